@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where elements of the tensors of a Problem lie in storage. Used by the harness that places data; kernels
+// do their own addressing from the ABI.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/problem/problem.h"
+
+namespace attest {
+
+/// Extents of a tensor: `batch` is 1 for packed layouts, whose rows hold all tokens end to end.
+struct Extents {
+  std::int64_t batch;
+  std::int64_t rows;
+  std::int64_t heads;
+  std::int64_t width;
+};
+
+Extents extents_of(const Problem& problem, TensorId id);
+/// The stated strides of the tensor, or the contiguous ones of the layout.
+Strides strides_of(const Problem& problem, TensorId id);
+/// Elements from the first to the last addressed one; 0 for an empty tensor.
+std::int64_t storage_elements(const Problem& problem, TensorId id);
+
+bool is_query_side(TensorId id);  // q o do dq
+bool is_output(TensorId id);      // o dq dk dv
+
+/// Row of token i of sequence b in the tensor: its padded row, or its packed position.
+std::int64_t row_of_token(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i);
+/// Element offset of (b, token i, head, column 0).
+std::int64_t offset_of(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i, std::int64_t head);
+
+}  // namespace attest
