@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# Kernels must not see what judges them: a mask, softmax or random number shared with the oracle would hide a shared
+# mistake. attest_check_layers() fails the configure where a kernel library reaches the oracle or the judge, through
+# any number of links.
+
+# Every target that `target` links, directly or not, into the list variable `out`.
+function(attest_reachable_targets target out)
+  set(seen "")
+  set(queue ${target})
+  while(queue)
+    list(POP_FRONT queue current)
+    get_target_property(aliased ${current} ALIASED_TARGET)
+    if(aliased)
+      set(current ${aliased})
+    endif()
+    if(current IN_LIST seen)
+      continue()
+    endif()
+    list(APPEND seen ${current})
+    foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+      get_target_property(links ${current} ${property})
+      foreach(link IN LISTS links)
+        string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
+        if(TARGET "${link}")
+          list(APPEND queue ${link})
+        endif()
+      endforeach()
+    endforeach()
+  endwhile()
+  set(${out} ${seen} PARENT_SCOPE)
+endfunction()
+
+function(attest_check_layers)
+  foreach(kernels attest_models attest_cuda)
+    if(TARGET ${kernels})
+      attest_reachable_targets(${kernels} reached)
+      foreach(judge attest_oracle attest_verify)
+        if(judge IN_LIST reached)
+          message(FATAL_ERROR "Layering: ${kernels} links ${judge}. Kernels may link attest::problem only, so that "
+                              "they share no mistake with what judges them.")
+        endif()
+      endforeach()
+    endif()
+  endforeach()
+endfunction()
