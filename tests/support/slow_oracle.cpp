@@ -58,6 +58,7 @@ Pair pair_of(const Problem& problem, const BigInputs& in, const Place& at, std::
     const BigFloat ratio = pair.score / cap;
     pair.score = cap * tanh(ratio);
     pair.cap_slope = sech(ratio) * sech(ratio);
+    magnitude *= std::max(1.0, 2 / cap.to_double());
   }
   if (problem.bias) {
     const BigFloat bias = in.bias.at(at.b, at.h, at.i, j);

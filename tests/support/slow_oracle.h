@@ -66,7 +66,8 @@ struct Measured {
   Outputs value;
   Exact magnitude;
   /// The largest |scale| sum |q| |k| + |bias| + |alibi| of a finite score: a relative error e of the scores' terms
-  /// is a relative error of about e times this in P.
+  /// is a relative error of about e times this in P. A softcap below 2 makes it 2 / cap times more, which is what the
+  /// error becomes in 1 - tanh^2.
   double score_magnitude = 0;
 };
 using BigResult = Measured<BigOutputs>;
