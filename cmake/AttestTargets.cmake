@@ -33,6 +33,21 @@ function(attest_target_settings target)
   endif()
 endfunction()
 
+# Vector instructions for the targets that compute in bulk with Eigen. One fixed set, not the build machine's own, so
+# that results are the same bits everywhere; on an older x86 CPU build with -DATTEST_ISA=x86-64.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(ATTEST_ISA "x86-64-v3" CACHE STRING "Instruction set (-march) of the oracle; empty: the compiler's default")
+else()
+  set(ATTEST_ISA "" CACHE STRING "Instruction set (-march) of the oracle; empty: the compiler's default")
+endif()
+
+# Eigen's own threads stay off: the oracle divides the work itself, in a way that does not depend on their number.
+# -fno-trapping-math changes no value, only when exception flags are raised.
+function(attest_vector_code target)
+  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE)
+  target_compile_options(${target} PRIVATE -fno-trapping-math $<$<BOOL:${ATTEST_ISA}>:-march=${ATTEST_ISA}>)
+endfunction()
+
 if(ATTEST_STATIC)
   set(ATTEST_FMT fmt::fmt-header-only)
 else()

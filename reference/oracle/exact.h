@@ -14,12 +14,12 @@ namespace attest {
 
 /// Exact outputs, before any rounding to the output type. Rows that see no key: o = 0, lse = -inf, gradients 0.
 struct Exact {
-  Values o;                   // [tokens_q, Hq, Dv]
-  std::vector<double> lse;    // [tokens_q, Hq], natural logarithm
-  Values dq;                  // [tokens_q, Hq, D]; gradients empty for forward only
-  Values dk;                  // [tokens_k, Hkv, D]
-  Values dv;                  // [tokens_k, Hkv, Dv]
-  Operand<double> d_bias;     // shape of the bias; empty unless asked for
+  Values o;                 // [tokens_q, Hq, Dv]
+  std::vector<double> lse;  // [tokens_q, Hq], natural logarithm
+  Values dq;                // [tokens_q, Hq, D]; gradients empty for forward only
+  Values dk;                // [tokens_k, Hkv, D]
+  Values dv;                // [tokens_k, Hkv, Dv]
+  Operand<double> d_bias;   // shape of the bias; empty unless asked for
 };
 
 /// Computes what problem.direction asks for (backward needs, and gives, o and lse too).

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact oracle against values worked out by hand, the rules for empty rows and non-finite inputs, and bitwise
+// independence of the number of threads.
+#include "reference/oracle/exact.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "reference/oracle/exponential.h"
+#include "reference/oracle/visibility.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Problem make_problem(std::int64_t seq_q, std::int64_t seq_k, std::int64_t dim, std::int64_t dim_v,
+                     std::int64_t heads_q = 1, std::int64_t heads_kv = 1) {
+  Problem problem;
+  problem.dtype = Dtype::f64;
+  problem.seq_q = {seq_q};
+  problem.seq_k = {seq_k};
+  problem.dim = dim;
+  problem.dim_v = dim_v;
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
+  return problem;
+}
+
+void fill_normal(Values& values, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  for (double& x : values.data) x = normal(random);
+}
+
+Inputs normal_inputs(const Problem& problem, std::uint64_t seed = 1) {
+  std::mt19937_64 random(seed);
+  Inputs inputs;
+  inputs.q = Values(problem.total_q(), problem.heads_q, problem.dim);
+  inputs.k = Values(problem.total_k(), problem.heads_kv, problem.dim);
+  inputs.v = Values(problem.total_k(), problem.heads_kv, problem.width_v());
+  inputs.d_o = Values(problem.total_q(), problem.heads_q, problem.width_v());
+  for (Values* values : {&inputs.q, &inputs.k, &inputs.v, &inputs.d_o}) fill_normal(*values, random);
+  return inputs;
+}
+
+Problem seed_problem() {
+  Problem problem = make_problem(5, 5, 3, 2);
+  problem.direction = Direction::forward;
+  return problem;
+}
+
+Inputs seed_inputs() {
+  Inputs inputs = normal_inputs(seed_problem());
+  inputs.q.data = {3, -2, 1, 0.5, 4, -1, -3, 1, 2, 2, 2, -4, 1, -5, 3};
+  inputs.k.data = {2, 1, -1, -1, 3, 2, 4, -2, 0, 0, 1, 5, -3, 2, 1};
+  inputs.v.data = {1, 0, 0, 2, 3, -1, -2, 4, 5, 1};
+  return inputs;
+}
+
+bool same_bits(const std::vector<double>& x, const std::vector<double>& y) {
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+}
+
+// ---- the seed example -------------------------------------------------------------------------------------------
+
+TEST(Exact, SeedExampleMatchesTheFormulasInLongDouble) {
+  const Inputs inputs = seed_inputs();
+  for (const Causal causal : {Causal::none, Causal::top_left}) {
+    Problem problem = seed_problem();
+    problem.causal = causal;
+    const Exact got = exact_attention(problem, inputs);
+    for (int i = 0; i < 5; ++i) {
+      long double sum = 0, o[2] = {0, 0};
+      for (int j = 0; j < (causal == Causal::none ? 5 : i + 1); ++j) {
+        long double s = 0;
+        for (int c = 0; c < 3; ++c) s += static_cast<long double>(inputs.q.at(i, 0, c)) * inputs.k.at(j, 0, c);
+        const long double e = std::exp(s / std::sqrt(3.0L));
+        sum += e;
+        for (int c = 0; c < 2; ++c) o[c] += e * inputs.v.at(j, 0, c);
+      }
+      EXPECT_NEAR(got.lse[i], static_cast<double>(std::log(sum)), 1e-13);
+      for (int c = 0; c < 2; ++c) EXPECT_NEAR(got.o.at(i, 0, c), static_cast<double>(o[c] / sum), 1e-13);
+    }
+  }
+}
+
+TEST(Exact, SeedExampleRowFourHasTheStatedMaximumAndSum) {
+  const Exact got = exact_attention(seed_problem(), seed_inputs());
+  EXPECT_NEAR(got.lse[4], 8.082904 + std::log(1.099332), 2e-6);
+}
+
+TEST(Exact, FirstCausalRowCopiesTheFirstValue) {
+  Problem problem = seed_problem();
+  problem.causal = Causal::top_left;
+  const Exact got = exact_attention(problem, seed_inputs());
+  EXPECT_EQ(got.o.at(0, 0, 0), 1);
+  EXPECT_EQ(got.o.at(0, 0, 1), 0);
+}
+
+// ---- gradients by hand ------------------------------------------------------------------------------------------
+
+TEST(Exact, GradientsOfUniformAttentionByHand) {
+  // q = 0: P = 1/2, dP = (2, 6), delta = 4, dS = (-1, 1), times the scale 1/2.
+  Problem problem = make_problem(1, 2, 4, 1);
+  Inputs inputs = normal_inputs(problem);
+  inputs.q.data = {0, 0, 0, 0};
+  inputs.k.data = {1, 2, 3, 4, 5, 5, 5, 5};
+  inputs.v.data = {1, 3};
+  inputs.d_o.data = {2};
+  const Exact got = exact_attention(problem, inputs);
+  EXPECT_EQ(got.o.data, (std::vector<double>{2}));
+  EXPECT_NEAR(got.lse[0], std::log(2.0), 1e-16);
+  EXPECT_EQ(got.dq.data, (std::vector<double>{2, 1.5, 1, 0.5}));
+  EXPECT_EQ(got.dk.data, std::vector<double>(8, 0.0));
+  EXPECT_EQ(got.dv.data, (std::vector<double>{1, 1}));
+}
+
+TEST(Exact, GradientOfLseIsTheProbabilityTimesTheKeys) {
+  Problem problem = make_problem(1, 2, 1, 1);
+  problem.d_lse = true;
+  problem.scale = 1;
+  Inputs inputs = normal_inputs(problem);
+  inputs.q.data = {0};
+  inputs.k.data = {3, 5};
+  inputs.d_o.data = {0};
+  inputs.d_lse = {1};
+  EXPECT_EQ(exact_attention(problem, inputs).dq.data, (std::vector<double>{4}));
+}
+
+// Every gradient against central differences of sum(do * o) + sum(d_lse * lse).
+double objective(const Problem& problem, const Inputs& inputs) {
+  const Exact exact = exact_attention(problem, inputs);
+  double sum = 0;
+  for (std::size_t n = 0; n < exact.o.data.size(); ++n) sum += exact.o.data[n] * inputs.d_o.data[n];
+  for (std::size_t n = 0; n < inputs.d_lse.size(); ++n) sum += exact.lse[n] * inputs.d_lse[n];
+  return sum;
+}
+
+void expect_derivative(const Problem& problem, Inputs inputs, std::vector<double>& (*of)(Inputs&),
+                       const std::vector<double>& got) {
+  for (std::size_t n = 0; n < got.size(); ++n) {
+    double& x = of(inputs)[n];
+    const double before = x;
+    x = before + 1e-5;
+    const double above = objective(problem, inputs);
+    x = before - 1e-5;
+    const double below = objective(problem, inputs);
+    x = before;
+    EXPECT_NEAR(got[n], (above - below) / 2e-5, 2e-8) << "element " << n;
+  }
+}
+
+TEST(Exact, GradientsAreDerivativesWithSoftcapBiasDropoutAndGroups) {
+  Problem problem = make_problem(5, 7, 3, 2, 4, 2);
+  problem.softcap = 1.5;
+  problem.causal = Causal::bottom_right;
+  problem.bias = Bias{{false, true, true, true}, {}, 0};
+  problem.d_bias = true;
+  problem.d_lse = true;
+  problem.dropout = Dropout{0.3, 7, 1};
+  Inputs inputs = normal_inputs(problem);
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  inputs.bias = {1, 4, 5, 7, std::vector<double>(4 * 5 * 7)};
+  for (double& x : inputs.bias.data) x = normal(random);
+  inputs.d_lse.resize(5 * 4);
+  for (double& x : inputs.d_lse) x = normal(random);
+  const Exact exact = exact_attention(problem, inputs);
+  expect_derivative(
+      problem, inputs, [](Inputs& x) -> std::vector<double>& { return x.q.data; }, exact.dq.data);
+  expect_derivative(
+      problem, inputs, [](Inputs& x) -> std::vector<double>& { return x.k.data; }, exact.dk.data);
+  expect_derivative(
+      problem, inputs, [](Inputs& x) -> std::vector<double>& { return x.v.data; }, exact.dv.data);
+  expect_derivative(
+      problem, inputs, [](Inputs& x) -> std::vector<double>& { return x.bias.data; }, exact.d_bias.data);
+}
+
+TEST(Exact, BiasGradientSumsOverEveryBroadcastShape) {
+  Problem problem = make_problem(70, 150, 4, 4, 2, 1);
+  problem.seq_q = {70, 3};
+  problem.seq_k = {150, 140};
+  problem.d_bias = true;
+  problem.bias = Bias{{true, true, true, true}, {}, 0};
+  Inputs inputs = normal_inputs(problem);
+  inputs.bias = {2, 2, 70, 150, std::vector<double>(2 * 2 * 70 * 150, 0.0)};
+  const Operand<double> full = exact_attention(problem, inputs).d_bias;
+  for (int shape = 0; shape < 16; ++shape) {
+    const Broadcast own = {(shape & 1) != 0, (shape & 2) != 0, (shape & 4) != 0, (shape & 8) != 0};
+    problem.bias = Bias{own, {}, 0};
+    Operand<double> want = {own.batch ? 2 : 1, own.head ? 2 : 1, own.query ? 70 : 1, own.key ? 150 : 1, {}};
+    want.data.assign(static_cast<std::size_t>(want.extent_b * want.extent_h * want.extent_q * want.extent_k), 0.0);
+    inputs.bias = want;
+    for (int b = 0; b < 2; ++b) {
+      for (int h = 0; h < 2; ++h) {
+        for (int i = 0; i < problem.seq_q[b]; ++i) {
+          for (int j = 0; j < problem.seq_k[b]; ++j) want.data[want.index(b, h, i, j)] += full.at(b, h, i, j);
+        }
+      }
+    }
+    const Operand<double> got = exact_attention(problem, inputs).d_bias;
+    ASSERT_EQ(got.data.size(), want.data.size());
+    for (std::size_t n = 0; n < want.data.size(); ++n) ASSERT_NEAR(got.data[n], want.data[n], 1e-12) << shape;
+  }
+}
+
+// ---- grouped heads, masks, empty rows -----------------------------------------------------------------------------
+
+TEST(Exact, QueryHeadReadsKeyHeadOfItsGroup) {
+  const Problem problem = make_problem(1, 1, 1, 1, 6, 2);
+  Inputs inputs = normal_inputs(problem);
+  inputs.v.data = {10, 20};
+  inputs.d_o.data = {1, 2, 4, 8, 16, 32};
+  const Exact got = exact_attention(problem, inputs);
+  EXPECT_EQ(got.o.data, (std::vector<double>{10, 10, 10, 20, 20, 20}));
+  EXPECT_EQ(got.dv.data, (std::vector<double>{7, 56}));
+}
+
+TEST(Exact, RowsThatSeeNothingAreZeroWithLseMinusInfinity) {
+  Problem problem = make_problem(4, 2, 3, 2);
+  problem.causal = Causal::bottom_right;  // rows 0 and 1 see nothing
+  const Exact got = exact_attention(problem, normal_inputs(problem));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(got.lse[i], -kInf);
+    for (int c = 0; c < 2; ++c) EXPECT_EQ(got.o.at(i, 0, c), 0);
+    for (int c = 0; c < 3; ++c) EXPECT_EQ(got.dq.at(i, 0, c), 0);
+  }
+  EXPECT_TRUE(std::isfinite(got.lse[2]));
+}
+
+TEST(Exact, NoKeysAtAllGivesZeroAndMinusInfinity) {
+  Problem problem = make_problem(2, 0, 3, 2);
+  problem.seq_q = {2, 1};
+  problem.seq_k = {0, 3};
+  const Exact got = exact_attention(problem, normal_inputs(problem));
+  EXPECT_EQ(got.lse[0], -kInf);
+  EXPECT_EQ(got.lse[1], -kInf);
+  EXPECT_TRUE(std::isfinite(got.lse[2]));
+  EXPECT_EQ(got.o.at(1, 0, 1), 0);
+}
+
+TEST(Exact, MinusInfinityBiasHidesLikeTheMask) {
+  Problem masked = make_problem(3, 4, 2, 2);
+  masked.mask = ExplicitMask{};
+  Inputs inputs = normal_inputs(masked);
+  inputs.mask = {1, 1, 3, 4, {1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 1}};
+  Problem biased = make_problem(3, 4, 2, 2);
+  biased.bias = Bias{};
+  Inputs bias_inputs = inputs;
+  bias_inputs.mask = {};
+  bias_inputs.bias = {1, 1, 3, 4, std::vector<double>(12)};
+  for (int n = 0; n < 12; ++n) bias_inputs.bias.data[n] = inputs.mask.data[n] != 0 ? 0 : -kInf;
+  const Exact want = exact_attention(masked, inputs), got = exact_attention(biased, bias_inputs);
+  EXPECT_TRUE(same_bits(got.o.data, want.o.data));
+  EXPECT_TRUE(same_bits(got.lse, want.lse));
+  EXPECT_TRUE(same_bits(got.dq.data, want.dq.data));
+  EXPECT_TRUE(same_bits(got.dk.data, want.dk.data));
+  EXPECT_TRUE(same_bits(got.dv.data, want.dv.data));
+  EXPECT_EQ(got.lse[1], -kInf);
+}
+
+TEST(Exact, AllKeysDroppedGivesZeroWithFiniteLse) {
+  Problem problem = make_problem(1, 1, 1, 1);
+  problem.dropout = Dropout{0.5, 0, 0};
+  while (kept(problem, 0, 0, 0, 0)) ++problem.dropout->seed;
+  const Exact got = exact_attention(problem, normal_inputs(problem));
+  EXPECT_EQ(got.o.data[0], 0);
+  EXPECT_TRUE(std::isfinite(got.lse[0]));
+}
+
+// ---- non-finite inputs ------------------------------------------------------------------------------------------
+
+Exact with_bad_key(double value, Values Inputs::*tensor, std::int64_t key, Inputs* clean = nullptr) {
+  Problem problem = make_problem(130, 130, 4, 4);
+  problem.causal = Causal::top_left;
+  Inputs inputs = normal_inputs(problem);
+  if (clean != nullptr) *clean = inputs;
+  (inputs.*tensor).at(key, 0, 1) = value;
+  return exact_attention(problem, inputs);
+}
+
+TEST(Exact, NanInAKeyReachesTheRowsThatSeeItAndNoOther) {
+  Inputs clean;
+  const Exact got = with_bad_key(kNan, &Inputs::k, 100, &clean);
+  Problem problem = make_problem(130, 130, 4, 4);
+  problem.causal = Causal::top_left;
+  const Exact want = exact_attention(problem, clean);
+  for (int i = 0; i < 130; ++i) {
+    for (int c = 0; c < 4; ++c) {
+      EXPECT_EQ(std::isnan(got.o.at(i, 0, c)), i >= 100);
+      EXPECT_EQ(std::isnan(got.dq.at(i, 0, c)), i >= 100);
+      if (i >= 100) continue;
+      EXPECT_NEAR(got.o.at(i, 0, c), want.o.at(i, 0, c), 1e-13);
+      EXPECT_NEAR(got.dq.at(i, 0, c), want.dq.at(i, 0, c), 1e-13);
+    }
+    EXPECT_EQ(std::isnan(got.lse[i]), i >= 100);
+  }
+}
+
+TEST(Exact, NanInAValueReachesItsColumnOfTheRowsThatSeeIt) {
+  const Exact got = with_bad_key(kNan, &Inputs::v, 100);
+  for (int i = 0; i < 130; ++i) {
+    EXPECT_EQ(std::isnan(got.o.at(i, 0, 1)), i >= 100);
+    EXPECT_FALSE(std::isnan(got.o.at(i, 0, 0)));
+    EXPECT_FALSE(std::isnan(got.lse[i]));
+  }
+}
+
+TEST(Exact, HiddenNanAndInfinityMatterNowhere) {
+  for (const double bad : {kNan, kInf, -kInf}) {
+    for (Values Inputs::*tensor : {&Inputs::k, &Inputs::v}) {
+      Problem problem = make_problem(10, 20, 4, 4);
+      problem.causal = Causal::top_left;  // keys 10 and above are hidden from every row
+      Inputs inputs = normal_inputs(problem);
+      const Exact want = exact_attention(problem, inputs);
+      (inputs.*tensor).at(15, 0, 2) = bad;
+      const Exact got = exact_attention(problem, inputs);
+      for (std::size_t n = 0; n < want.o.data.size(); ++n) EXPECT_NEAR(got.o.data[n], want.o.data[n], 1e-13);
+      for (std::size_t n = 0; n < want.dq.data.size(); ++n) EXPECT_NEAR(got.dq.data[n], want.dq.data[n], 1e-13);
+      for (std::size_t n = 0; n < want.dk.data.size(); ++n) EXPECT_NEAR(got.dk.data[n], want.dk.data[n], 1e-13);
+      for (std::size_t n = 0; n < want.dv.data.size(); ++n) EXPECT_NEAR(got.dv.data[n], want.dv.data[n], 1e-13);
+    }
+  }
+}
+
+TEST(Exact, InfiniteScoreMakesItsRowNan) {
+  Problem problem = make_problem(2, 3, 1, 1);
+  problem.scale = 1;
+  Inputs inputs = normal_inputs(problem);
+  inputs.q.data = {1, -1};
+  inputs.k.data = {0, kInf, 1};
+  const Exact got = exact_attention(problem, inputs);
+  EXPECT_TRUE(std::isnan(got.o.data[0]));
+  EXPECT_TRUE(std::isnan(got.lse[0]));
+  EXPECT_NEAR(got.lse[1], std::log(1 + std::exp(-1.0)), 1e-15);  // -inf: key 1 is hidden from row 1
+  EXPECT_TRUE(std::isfinite(got.o.data[1]));
+}
+
+TEST(Exact, CarefulPathAgreesWithTheFastOne) {
+  Problem problem = make_problem(90, 200, 5, 6, 4, 2);
+  problem.causal = Causal::bottom_right;
+  problem.softcap = 3;
+  problem.dropout = Dropout{0.25, 3, 0};
+  Inputs inputs = normal_inputs(problem);
+  const Exact want = exact_attention(problem, inputs);
+  problem.seq_q.push_back(1);  // a neighbour with a huge value sends the whole call down the careful path
+  problem.seq_k.push_back(1);
+  Inputs longer = normal_inputs(problem, 9);
+  for (Values Inputs::*tensor : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::d_o}) {
+    std::copy((inputs.*tensor).data.begin(), (inputs.*tensor).data.end(), (longer.*tensor).data.begin());
+  }
+  longer.v.at(200, 0, 0) = 1e200;
+  const Exact got = exact_attention(problem, longer);
+  for (std::size_t n = 0; n < want.o.data.size(); ++n) EXPECT_NEAR(got.o.data[n], want.o.data[n], 1e-13);
+  for (std::size_t n = 0; n < want.lse.size(); ++n) EXPECT_NEAR(got.lse[n], want.lse[n], 1e-13);
+  for (std::size_t n = 0; n < want.dq.data.size(); ++n) EXPECT_NEAR(got.dq.data[n], want.dq.data[n], 1e-12);
+  for (std::size_t n = 0; n < want.dk.data.size(); ++n) EXPECT_NEAR(got.dk.data[n], want.dk.data[n], 1e-12);
+  for (std::size_t n = 0; n < want.dv.data.size(); ++n) EXPECT_NEAR(got.dv.data[n], want.dv.data[n], 1e-12);
+}
+
+// ---- determinism ------------------------------------------------------------------------------------------------
+
+TEST(Exact, SameBitsForAnyNumberOfThreads) {
+  Problem problem = make_problem(700, 1500, 24, 40, 3, 1);
+  problem.causal = Causal::bottom_right;
+  problem.d_bias = true;
+  problem.bias = Bias{{false, false, false, true}, {}, 0};
+  Inputs inputs = normal_inputs(problem);
+  inputs.bias = {1, 1, 1, 1500, std::vector<double>(1500, 0.25)};
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const Exact want = exact_attention(problem, inputs);
+  for (int threads = 2; threads <= 4; ++threads) {
+    omp_set_num_threads(threads);
+    const Exact got = exact_attention(problem, inputs);
+    EXPECT_TRUE(same_bits(got.o.data, want.o.data));
+    EXPECT_TRUE(same_bits(got.lse, want.lse));
+    EXPECT_TRUE(same_bits(got.dq.data, want.dq.data));
+    EXPECT_TRUE(same_bits(got.dk.data, want.dk.data));
+    EXPECT_TRUE(same_bits(got.dv.data, want.dv.data));
+    EXPECT_TRUE(same_bits(got.d_bias.data, want.d_bias.data));
+  }
+  omp_set_num_threads(before);
+}
+
+// ---- exponential --------------------------------------------------------------------------------------------------
+
+TEST(Exponential, WithinOneUlpOfLongDouble) {
+  std::mt19937_64 random(3);
+  for (const double low : {-745.0, -708.0, -40.0, -1.0, -1e-8}) {
+    std::uniform_real_distribution<double> draw(low, 0.5);
+    for (int n = 0; n < 200000; ++n) {
+      const double x = draw(random);
+      const long double want = std::exp(static_cast<long double>(x));
+      int exponent;
+      std::frexp(static_cast<double>(want), &exponent);
+      const double ulp = std::ldexp(1.0, std::max(exponent - 53, -1074));
+      ASSERT_LE(std::abs(static_cast<double>(exponential(x) - want)), ulp) << x;
+    }
+  }
+}
+
+TEST(Exponential, ExactAtItsEnds) {
+  EXPECT_EQ(exponential(0), 1);
+  EXPECT_EQ(exponential(-kInf), 0);
+  EXPECT_EQ(exponential(-746), 0);
+  EXPECT_EQ(exponential(-1e300), 0);
+  EXPECT_GT(exponential(-744), 0);
+  EXPECT_TRUE(std::isnan(exponential(kNan)));
+}
+
+}  // namespace
+}  // namespace attest
