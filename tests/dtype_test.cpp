@@ -197,6 +197,13 @@ TEST(Dtype, BulkConversionsEqualSingleOnesAtAnyAlignment) {
         ASSERT_TRUE(same_double(load(type, one), loaded[n]));
       }
     }
+    for (const Overflow overflow : {Overflow::ieee, Overflow::saturate}) {
+      std::vector<double> rounded = values;
+      round_all(type, rounded, overflow);
+      for (std::size_t n = 0; n < values.size(); ++n) {
+        ASSERT_TRUE(same_double(rounded[n], round_to(type, values[n], overflow))) << values[n];
+      }
+    }
     store_all(type, {}, nullptr);
     load_all(type, nullptr, {});
   }

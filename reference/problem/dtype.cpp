@@ -140,6 +140,12 @@ void load_all_by_table(const std::array<double, 256>& table, const std::byte* ad
   for (std::size_t n = 0; n < values.size(); ++n) values[n] = table[get<std::uint8_t>(address + n)];
 }
 
+template <typename Type>
+void round_all_as(std::span<double> values, Overflow overflow) {
+  const std::uint64_t limit = limit_of<Type>(overflow);
+  for (double& value : values) value = decode_as<Type>(encode_as<Type>(value, limit));
+}
+
 constexpr std::array<std::string_view, std::size(kDtypes)> kNames = {"f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"};
 
 constexpr std::array<DtypeFormat, std::size(kDtypes)> kFormats = {{
@@ -232,6 +238,19 @@ void load_all(Dtype type, const std::byte* address, std::span<double> values) {
     case Dtype::bf16: return load_all_as<Bf16>(address, values);
     case Dtype::f8e4m3: return load_all_by_table(kF8e4m3Values, address, values);
     case Dtype::f8e5m2: return load_all_by_table(kF8e5m2Values, address, values);
+  }
+}
+
+void round_all(Dtype type, std::span<double> values, Overflow overflow) {
+  switch (type) {
+    case Dtype::f64:
+      for (double& value : values) value = canonical_f64(value, overflow);
+      return;
+    case Dtype::f32: return round_all_as<F32>(values, overflow);
+    case Dtype::f16: return round_all_as<F16>(values, overflow);
+    case Dtype::bf16: return round_all_as<Bf16>(values, overflow);
+    case Dtype::f8e4m3: return round_all_as<F8e4m3>(values, overflow);
+    case Dtype::f8e5m2: return round_all_as<F8e5m2>(values, overflow);
   }
 }
 

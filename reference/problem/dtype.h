@@ -60,4 +60,7 @@ double load(Dtype type, const std::byte* address);
 void store_all(Dtype type, std::span<const double> values, std::byte* address);
 void load_all(Dtype type, const std::byte* address, std::span<double> values);
 
+/// Each value becomes round_to(type, value, overflow).
+void round_all(Dtype type, std::span<double> values, Overflow overflow);
+
 }  // namespace attest
