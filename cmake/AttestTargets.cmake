@@ -25,8 +25,12 @@ function(attest_target_settings target)
     $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow -ffp-contract=off>
     $<$<AND:$<BOOL:${ATTEST_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>)
   if(ATTEST_SANITIZE)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${ATTEST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${ATTEST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
     target_link_options(${target} PRIVATE -fsanitize=${ATTEST_SANITIZE})
+  endif()
+  if(ATTEST_FUZZ)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>)
   endif()
   if(ATTEST_STATIC)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
