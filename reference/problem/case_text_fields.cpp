@@ -321,7 +321,7 @@ std::string print_strides(const Problem& p) {
 
 void parse_batch(CaseDraft& d, std::string_view text) {
   const std::int64_t batch = integer("batch", text);
-  if (batch < 1 || batch > (1 << 24)) refuse("batch", text, "1 to 16777216");
+  if (batch < 1 || batch > (1 << 20)) refuse("batch", text, "1 to 1048576");
   d.batch = batch;
 }
 

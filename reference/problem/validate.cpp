@@ -31,8 +31,8 @@ void check_lengths(const Problem& p) {
           fmt::format("one length per sequence, {} as in q", p.seq_q.size()));
   const auto check = [](const char* field, const std::vector<std::int64_t>& lengths) {
     for (const std::int64_t length : lengths) {
-      require(length >= 0 && length <= kMaxLength, field, fmt::format("{}", length),
-              fmt::format("lengths are 0 to {}", kMaxLength));
+      if (length >= 0 && length <= kMaxLength) continue;
+      throw InvalidRequest(field, fmt::format("{}", length), fmt::format("lengths are 0 to {}", kMaxLength));
     }
   };
   check("q", p.seq_q);
