@@ -13,6 +13,7 @@
 
 #include "reference/oracle/exponential.h"
 #include "reference/oracle/visibility.h"
+#include "tests/support/peak_memory.h"
 
 namespace attest {
 namespace {
@@ -387,6 +388,32 @@ TEST(Exact, SameBitsForAnyNumberOfThreads) {
     EXPECT_TRUE(same_bits(got.d_bias.data, want.d_bias.data));
   }
   omp_set_num_threads(before);
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+std::int64_t output_bytes(const Problem& problem) {
+  const std::int64_t q = problem.total_q() * problem.heads_q, k = problem.total_k() * problem.heads_kv;
+  return 8 * (q * (1 + problem.width_v() + problem.dim) + k * (problem.dim + problem.width_v()));
+}
+
+// At most what exact.h states, and no more than twice as much for twice the keys.
+TEST(Exact, ExtraMemoryIsLinearInTheLength) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer keeps freed memory";
+#endif
+  omp_set_num_threads(2);
+  std::int64_t extra[2];
+  for (int doubled = 0; doubled < 2; ++doubled) {
+    const Problem problem = make_problem(256, 8192 << doubled, 64, 64);
+    const Inputs inputs = normal_inputs(problem);
+    exact_attention(make_problem(256, 256, 64, 64), normal_inputs(make_problem(256, 256, 64, 64)));  // threads start
+    extra[doubled] = peak_memory_of([&] { exact_attention(problem, inputs); }) - output_bytes(problem);
+    const std::int64_t stated = 2 * 64 * 8 * problem.seq_k[0] + 15 * 1024 * 8 * (64 + 64);
+    EXPECT_LT(extra[doubled], stated + (4 << 20));
+  }
+  EXPECT_LT(extra[1], 2 * extra[0] + (4 << 20));
+  EXPECT_LT(extra[1], 64 << 20);
 }
 
 // ---- exponential --------------------------------------------------------------------------------------------------

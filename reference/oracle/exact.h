@@ -22,7 +22,9 @@ struct Exact {
   Operand<double> d_bias;   // shape of the bias; empty unless asked for
 };
 
-/// Computes what problem.direction asks for (backward needs, and gives, o and lse too).
+/// Computes what problem.direction asks for (backward needs, and gives, o and lse too). Memory beyond the outputs:
+/// 512 bytes per key of the longest sequence and thread (the scores of 64 queries), and at most
+/// 120 KiB * (D + Dv) for partial sums of dk and dv; nothing grows with Sq * Sk.
 Exact exact_attention(const Problem& problem, const Inputs& inputs);
 
 }  // namespace attest
