@@ -23,9 +23,11 @@ void Scores::finish(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t
   for (std::size_t n = 0; n < count; ++n) row[n] *= scale_;
   if (softcap_ > 0) {
     for (std::size_t n = 0; n < count; ++n) {
-      const double t = std::tanh(row[n] / softcap_);
-      row[n] = softcap_ * t;
-      if (!slope.empty()) slope[n] = (1 - t) * (1 + t);
+      const double ratio = row[n] / softcap_;
+      row[n] = softcap_ * std::tanh(ratio);
+      // 1 - tanh^2 as 1 / cosh^2: 1 - tanh would lose all digits where the cap is hard.
+      const double secant = 1 / std::cosh(ratio);
+      if (!slope.empty()) slope[n] = secant * secant;
     }
   }
   if (!inputs_.bias.empty() || problem_.alibi) add_bias(b, h, i, first, row);

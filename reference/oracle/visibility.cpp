@@ -14,8 +14,8 @@ std::int64_t diagonal_shift(const Problem& problem, std::int64_t b, Causal align
   return alignment == Causal::top_left ? 0 : problem.seq_k[b] - problem.seq_q[b];
 }
 
-// 2^32 keeps everything.
-std::uint64_t keep_threshold(double p) { return static_cast<std::uint64_t>(std::rint((1 - p) * 0x1p32)); }
+// A word below (1 - p) 2^32 is below the next integer too. 2^32 keeps everything.
+std::uint64_t keep_threshold(double p) { return static_cast<std::uint64_t>(std::ceil((1 - p) * 0x1p32)); }
 
 PhiloxBlock dropout_words(const Dropout& dropout, std::int64_t head, std::int64_t i, std::int64_t column_block) {
   const PhiloxBlock counter = {{static_cast<std::uint32_t>(column_block), static_cast<std::uint32_t>(i),
