@@ -10,7 +10,6 @@
 #include "reference/problem/case_text.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/slow_oracle.h"
-#include "tests/support/test_inputs.h"
 
 namespace attest {
 namespace {
@@ -80,13 +79,67 @@ const char* const kFeatures[] = {
 TEST_P(Models, EqualTheSlowOracleInDoubleOnEveryFeature) {
   for (const char* text : kFeatures) {
     const Problem problem = parse_case(std::string("dtype=f64 ") + text);
-    const Inputs inputs = normal_inputs(problem, 7);
+    const Inputs inputs = make_inputs(problem);
     KernelCall call(problem, inputs);
     ASSERT_EQ(call.run(*GetParam()), ATTEST_OK) << text << ": " << call.message();
     const Distances got = distances(call.outputs(), slow::attention(problem, inputs));
     EXPECT_LT(got.worst(), 2e-13) << text << " o " << got.o << " lse " << got.lse << " dq " << got.dq << " dk " << got.dk
                                   << " dv " << got.dv << " dbias " << got.d_bias;
   }
+}
+
+/// What roundings to the types of P and of the outputs, and float arithmetic in between, may cost: |got - want| is at
+/// most share * magnitude + u_out |want| + half the smallest subnormal of the output type. To first order an element
+/// loses u_p for its P or dS, twice for delta's dependence on the stored O, and u_32 times the sums' lengths.
+double beyond(const std::vector<double>& got, const std::vector<double>& want, const std::vector<double>& magnitude,
+              double share, Dtype out) {
+  const DtypeFormat& format = format_of(out);
+  double worst = 0;
+  for (std::size_t at = 0; at < want.size(); ++at) {
+    if (got[at] == want[at]) continue;
+    const double bound = share * magnitude[at] + format.unit_roundoff() * std::abs(want[at]) + format.min_subnormal() / 2;
+    const double ratio = std::abs(got[at] - want[at]) / bound;
+    worst = ratio >= 0 ? std::max(worst, ratio) : HUGE_VAL;
+  }
+  return worst;
+}
+
+TEST_P(Models, StayWithinTheRoundingOfEveryType) {
+  for (const char* type : {"f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3 out=bf16", "f16 out=f32"})
+    for (const char* text : {"heads=4/2 dim=16 q=20,9 k=70,80 causal=bottom-right", "dim=16 q=3 k=200 dropout=0.2@4",
+                             "heads=2 dim=8 q=9 k=70 bias=bhqk:hide=0.2 softcap=2 dbias=on dlse=on"}) {
+      const Problem problem = parse_case(std::string("dtype=") + type + " " + text);
+      const Inputs inputs = make_inputs(problem);
+      KernelCall call(problem, inputs);
+      ASSERT_EQ(call.run(*GetParam()), ATTEST_OK) << call.message();
+      attest_numerics numerics{};
+      GetParam()->numerics(&call.problem(), &numerics);
+      const double u_p = format_of(static_cast<Dtype>(numerics.p_dtype)).unit_roundoff();
+      const Dtype out = problem.output_dtype();
+      const slow::Result want = slow::attention(problem, inputs);
+      const double arithmetic = 0x1p-20 * (1 + want.score_magnitude);
+      const double share = u_p + arithmetic, backward = share + 2 * u_p + 2 * format_of(out).unit_roundoff();
+      const Exact got = call.outputs();
+      const Exact &value = want.value, &size = want.magnitude;
+      EXPECT_LE(beyond(got.o.data, value.o.data, size.o.data, share, out), 1) << print_case(problem);
+      EXPECT_LE(beyond(got.lse, value.lse, size.lse, arithmetic, Dtype::f32), 1) << print_case(problem);
+      EXPECT_LE(beyond(got.dq.data, value.dq.data, size.dq.data, backward, out), 1) << print_case(problem);
+      EXPECT_LE(beyond(got.dk.data, value.dk.data, size.dk.data, backward, out), 1) << print_case(problem);
+      EXPECT_LE(beyond(got.dv.data, value.dv.data, size.dv.data, backward, out), 1) << print_case(problem);
+      EXPECT_LE(beyond(got.d_bias.data, value.d_bias.data, size.d_bias.data, backward, Dtype::f32), 1) << print_case(problem);
+    }
+}
+
+// The published defect M15: score * scale and max * scale rounded apart make exp(s - m) of a single key differ from 1.
+TEST_P(Models, GiveTheValueOfASingleKeyWhateverItsScore) {
+  const Problem problem = parse_case("dtype=bf16 q=1 k=1 dim=64");
+  Inputs inputs = make_inputs(problem);
+  for (Values* x : {&inputs.q, &inputs.k, &inputs.v})
+    for (double& value : x->data) value = round_to(Dtype::bf16, 1e5 * value);
+  KernelCall call(problem, inputs);
+  ASSERT_EQ(call.run(*GetParam()), ATTEST_OK);
+  EXPECT_EQ(call.outputs().o.data, inputs.v.data);
+  EXPECT_EQ(call.outputs().dv.data, inputs.d_o.data);
 }
 
 }  // namespace
