@@ -39,7 +39,8 @@ std::vector<double> softmax_attention(const Inputs& in, bool causal) {
 
 TEST(FlashTiles, GiveTheSeedExampleWhateverTheirSize) {
   for (const bool causal : {false, true}) {
-    const Problem problem = parse_case(std::string("dtype=f64 q=5 k=5 dim=3/2 direction=forward causal=") + (causal ? "top-left" : "none"));
+    const Problem problem =
+        parse_case(std::string("dtype=f64 q=5 k=5 dim=3/2 direction=forward causal=") + (causal ? "top-left" : "none"));
     const std::vector<double> want = softmax_attention(seed_example(), causal);
     for (const std::int64_t keys : {1, 2, 3, 5})
       for (const std::int64_t queries : {1, 2, 5}) {

@@ -36,7 +36,8 @@ TEST(ModelExponential, HandlesTheEnds) {
   EXPECT_EQ(exponential(88.8f), kInfinity);
   EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
   for (float x = -103.9f; x < -87.0f; x += 0.01f)  // subnormal results: half a unit and a bit
-    EXPECT_NEAR(exponential(x), std::exp(static_cast<double>(x)), 0.6 * 0x1p-149 + 0x1p-22 * std::exp(static_cast<double>(x)));
+    EXPECT_NEAR(exponential(x), std::exp(static_cast<double>(x)),
+                0.6 * 0x1p-149 + 0x1p-22 * std::exp(static_cast<double>(x)));
 }
 
 TEST(ModelRounding, EqualsTheScalarRoundingOnEveryValueAndTie) {
@@ -44,7 +45,8 @@ TEST(ModelRounding, EqualsTheScalarRoundingOnEveryValueAndTie) {
     std::vector<float> x;
     for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << (8 * format_of(type).bytes)); ++bits) {
       const auto value = static_cast<float>(decode(type, bits));
-      const auto next = static_cast<float>(decode(type, bits + 1 == (std::uint64_t{1} << (8 * format_of(type).bytes)) ? bits : bits + 1));
+      const auto next = static_cast<float>(
+          decode(type, bits + 1 == (std::uint64_t{1} << (8 * format_of(type).bytes)) ? bits : bits + 1));
       const float middle = value / 2 + next / 2;
       x.insert(x.end(), {value, middle, std::nextafter(middle, -HUGE_VALF), std::nextafter(middle, HUGE_VALF)});
     }

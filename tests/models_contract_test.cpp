@@ -131,7 +131,10 @@ TEST_P(ModelsContract, RowsWithoutKeysAreZeroWithAnInfiniteLogsumexp) {
           EXPECT_EQ(got.dq.at(i, 0, c), 0.0) << text;
         }
       }
-    EXPECT_EQ(empty, std::string(text).starts_with("q=5 ") ? 3 : std::string(text).starts_with("q=5,") ? 5 : problem.total_q()) << text;
+    EXPECT_EQ(empty, std::string(text).starts_with("q=5 ")   ? 3
+                     : std::string(text).starts_with("q=5,") ? 5
+                                                             : problem.total_q())
+        << text;
     for (const double x : got.dk.data) EXPECT_FALSE(std::isnan(x)) << text;
     for (const double x : got.d_bias.data) EXPECT_EQ(x, 0.0) << text;
   }
@@ -177,12 +180,16 @@ TEST_P(ModelsContract, RefusesInvalidCallsByNameAndWritesNothing) {
   const Spoiled spoiled[] = {
       {"cu_q: does not start at 0", [](KernelCall& c, auto& cu) { cu[0] = 1, c.call().cu_q = cu.data(); }},
       {"cu_q: falls at sequence 1", [](KernelCall& c, auto& cu) { cu[2] = 2, c.call().cu_q = cu.data(); }},
-      {"cu_q: disagrees with the length of sequence 1", [](KernelCall& c, auto& cu) { cu[2] = 9, c.call().cu_q = cu.data(); }},
+      {"cu_q: disagrees with the length of sequence 1",
+       [](KernelCall& c, auto& cu) { cu[2] = 9, c.call().cu_q = cu.data(); }},
       {"seq_q: does not fit the tensor", [](KernelCall& c, auto&) { c.problem().rows_q = 7; }},
       {"seq_k: length above the stated maximum in sequence 1", [](KernelCall& c, auto&) { c.problem().max_k = 5; }},
-      {"dropout_p: not in [0, 1)", [](KernelCall& c, auto&) { c.problem().has_dropout = 1, c.problem().dropout_p = 1; }},
-      {"dropout_p: not in [0, 1)", [](KernelCall& c, auto&) { c.problem().has_dropout = 1, c.problem().dropout_p = kNan; }},
-      {"heads: query heads are not a multiple of key/value heads", [](KernelCall& c, auto&) { c.problem().heads_q = 3; }},
+      {"dropout_p: not in [0, 1)",
+       [](KernelCall& c, auto&) { c.problem().has_dropout = 1, c.problem().dropout_p = 1; }},
+      {"dropout_p: not in [0, 1)",
+       [](KernelCall& c, auto&) { c.problem().has_dropout = 1, c.problem().dropout_p = kNan; }},
+      {"heads: query heads are not a multiple of key/value heads",
+       [](KernelCall& c, auto&) { c.problem().heads_q = 3; }},
       {"scale: not finite", [](KernelCall& c, auto&) { c.problem().scale = kNan; }},
       {"dtype: not a storage type", [](KernelCall& c, auto&) { c.problem().dtype = ATTEST_TF32; }},
   };

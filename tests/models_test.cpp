@@ -33,8 +33,10 @@ struct Distances {
 
 Distances distances(const Exact& got, const slow::Result& want) {
   const Exact& size = want.magnitude;
-  return {distance(got.o.data, want.value.o.data, size.o.data), distance(got.lse, want.value.lse, size.lse),
-          distance(got.dq.data, want.value.dq.data, size.dq.data), distance(got.dk.data, want.value.dk.data, size.dk.data),
+  return {distance(got.o.data, want.value.o.data, size.o.data),
+          distance(got.lse, want.value.lse, size.lse),
+          distance(got.dq.data, want.value.dq.data, size.dq.data),
+          distance(got.dk.data, want.value.dk.data, size.dk.data),
           distance(got.dv.data, want.value.dv.data, size.dv.data),
           distance(got.d_bias.data, want.value.d_bias.data, size.d_bias.data)};
 }
@@ -71,7 +73,8 @@ const char* const kFeatures[] = {
     "heads=2 dim=8 q=70,9 k=70,80 mask=bhqk:0.5",
     "heads=2 dim=8 q=70,9 k=70,80 mask=111k:0.1",
     "heads=2 dim=8 q=70,9 k=70,180 block=16x32:random=0.5",
-    "heads=2 dim=8 q=70,9 k=70,180 block=3x5:local=1 causal=top-left window=20,-1 softcap=1 alibi=on dropout=0.4@9 dlse=on",
+    "heads=2 dim=8 q=70,9 k=70,180 block=3x5:local=1 causal=top-left window=20,-1 softcap=1 alibi=on dropout=0.4@9 "
+    "dlse=on",
     "batch=2 heads=4/2 dim=8 q=12 k=9 strides.q=0,8,96 strides.k=72,8,0 strides.v=0,8,72",
     "batch=2 heads=4/2 dim=8 q=12 k=9 strides.o=1000,70,9 strides.do=1200,8,100 strides.dk=2000,50,900",
 };
@@ -83,8 +86,8 @@ TEST_P(Models, EqualTheSlowOracleInDoubleOnEveryFeature) {
     KernelCall call(problem, inputs);
     ASSERT_EQ(call.run(*GetParam()), ATTEST_OK) << text << ": " << call.message();
     const Distances got = distances(call.outputs(), slow::attention(problem, inputs));
-    EXPECT_LT(got.worst(), 2e-13) << text << " o " << got.o << " lse " << got.lse << " dq " << got.dq << " dk " << got.dk
-                                  << " dv " << got.dv << " dbias " << got.d_bias;
+    EXPECT_LT(got.worst(), 2e-13) << text << " o " << got.o << " lse " << got.lse << " dq " << got.dq << " dk "
+                                  << got.dk << " dv " << got.dv << " dbias " << got.d_bias;
   }
 }
 
@@ -97,7 +100,8 @@ double beyond(const std::vector<double>& got, const std::vector<double>& want, c
   double worst = 0;
   for (std::size_t at = 0; at < want.size(); ++at) {
     if (got[at] == want[at]) continue;
-    const double bound = share * magnitude[at] + format.unit_roundoff() * std::abs(want[at]) + format.min_subnormal() / 2;
+    const double bound =
+        share * magnitude[at] + format.unit_roundoff() * std::abs(want[at]) + format.min_subnormal() / 2;
     const double ratio = std::abs(got[at] - want[at]) / bound;
     worst = ratio >= 0 ? std::max(worst, ratio) : HUGE_VAL;
   }
@@ -126,7 +130,8 @@ TEST_P(Models, StayWithinTheRoundingOfEveryType) {
       EXPECT_LE(beyond(got.dq.data, value.dq.data, size.dq.data, backward, out), 1) << print_case(problem);
       EXPECT_LE(beyond(got.dk.data, value.dk.data, size.dk.data, backward, out), 1) << print_case(problem);
       EXPECT_LE(beyond(got.dv.data, value.dv.data, size.dv.data, backward, out), 1) << print_case(problem);
-      EXPECT_LE(beyond(got.d_bias.data, value.d_bias.data, size.d_bias.data, backward, Dtype::f32), 1) << print_case(problem);
+      EXPECT_LE(beyond(got.d_bias.data, value.d_bias.data, size.d_bias.data, backward, Dtype::f32), 1)
+          << print_case(problem);
     }
 }
 

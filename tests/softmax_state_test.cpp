@@ -62,16 +62,20 @@ struct Keys {
 };
 
 rc::Gen<double> score() {
-  return rc::gen::weightedOneOf<double>({{6, rc::gen::map(rc::gen::inRange(-40000, 40000), [](int x) { return x / 1000.0; })},
-                                         {1, rc::gen::just(-kInfinity)}});
+  return rc::gen::weightedOneOf<double>(
+      {{6, rc::gen::map(rc::gen::inRange(-40000, 40000), [](int x) { return x / 1000.0; })},
+       {1, rc::gen::just(-kInfinity)}});
 }
 
 rc::Gen<Keys> keys() {
   return rc::gen::mapcat(rc::gen::inRange<std::size_t>(0, 12), [](std::size_t n) {
     return rc::gen::map(
         rc::gen::pair(rc::gen::container<std::vector<double>>(n, score()),
-                      rc::gen::container<std::vector<double>>(2 * n, rc::gen::map(rc::gen::inRange(-1000, 1000), [](int x) { return x / 100.0; }))),
-        [](std::pair<std::vector<double>, std::vector<double>> x) { return Keys{x.first, x.second}; });
+                      rc::gen::container<std::vector<double>>(
+                          2 * n, rc::gen::map(rc::gen::inRange(-1000, 1000), [](int x) { return x / 100.0; }))),
+        [](std::pair<std::vector<double>, std::vector<double>> x) {
+          return Keys{x.first, x.second};
+        });
   });
 }
 
@@ -120,7 +124,8 @@ RC_GTEST_PROP(SoftmaxStateProperties, AnyPartitionInAnyOrderGivesTheSinglePass, 
   const auto order = *rc::gen::container<std::vector<int>>(n, rc::gen::inRange(0, 1000));
   std::vector<std::size_t> keys_in_order(n);
   std::iota(keys_in_order.begin(), keys_in_order.end(), 0);
-  std::stable_sort(keys_in_order.begin(), keys_in_order.end(), [&](std::size_t a, std::size_t b) { return order[a] < order[b]; });
+  std::stable_sort(keys_in_order.begin(), keys_in_order.end(),
+                   [&](std::size_t a, std::size_t b) { return order[a] < order[b]; });
   Owned got(2);
   for (std::size_t part = 0; part < 4; ++part) {
     Keys some;

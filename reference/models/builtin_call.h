@@ -47,7 +47,9 @@ constexpr attest_kernel builtin_kernel(const char* name, const char* description
     declare_shared(*problem, options(*problem), *numerics);
     declare(*problem, *numerics);
   };
-  kernel.forward = [](const attest_call* call) { return run_checked(*call, ATTEST_FORWARD, forward, options, declined); };
+  kernel.forward = [](const attest_call* call) {
+    return run_checked(*call, ATTEST_FORWARD, forward, options, declined);
+  };
   kernel.backward = [](const attest_call* call) {
     return run_checked(*call, ATTEST_BACKWARD, backward, options, declined);
   };

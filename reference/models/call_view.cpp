@@ -25,7 +25,8 @@ std::string why_invalid_offsets(const char* name, const std::int32_t* cu, const 
   if (cu[0] != 0) return std::string(name) + ": does not start at 0";
   for (std::int64_t b = 0; b < batch; ++b) {
     if (cu[b + 1] < cu[b]) return std::string(name) + ": falls at sequence " + std::to_string(b);
-    if (cu[b + 1] - cu[b] != lengths[b]) return std::string(name) + ": disagrees with the length of sequence " + std::to_string(b);
+    if (cu[b + 1] - cu[b] != lengths[b])
+      return std::string(name) + ": disagrees with the length of sequence " + std::to_string(b);
   }
   if (cu[batch] > rows) return std::string(name) + ": passes the end of the tensor";
   return {};
@@ -36,7 +37,8 @@ std::string why_invalid_lengths(const char* name, const std::int64_t* lengths, c
   std::int64_t total = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     if (lengths[b] < 0) return std::string(name) + ": negative length of sequence " + std::to_string(b);
-    if (lengths[b] > max) return std::string(name) + ": length above the stated maximum in sequence " + std::to_string(b);
+    if (lengths[b] > max)
+      return std::string(name) + ": length above the stated maximum in sequence " + std::to_string(b);
     total += lengths[b];
   }
   if ((problem.layout == ATTEST_THD ? total : max) > rows) return std::string(name) + ": does not fit the tensor";
@@ -81,7 +83,8 @@ std::string why_invalid(const attest_call& call, std::int32_t direction) {
   }
   if (problem.has_alibi && call.alibi_slopes == nullptr) return "alibi_slopes: missing";
   const bool backward = direction == ATTEST_BACKWARD;
-  if (backward && problem.wants_d_bias && (!problem.has_bias || (call.d_bias.data == nullptr && problem.max_q * problem.max_k > 0)))
+  if (backward && problem.wants_d_bias &&
+      (!problem.has_bias || (call.d_bias.data == nullptr && problem.max_q * problem.max_k > 0)))
     return "d_bias: asked for without a bias or a place for it";
   return {};
 }
@@ -95,8 +98,7 @@ SeenKeys CallView::seen_keys(std::int64_t b, std::int64_t i) const {
   if (problem_.has_window) {
     const std::int64_t centre = problem_.window_align == ATTEST_CAUSAL_TOP_LEFT ? i : diagonal;
     if (problem_.window_left >= 0) seen.first = std::max(seen.first, centre - std::min(problem_.window_left, kFar));
-    if (problem_.window_right >= 0)
-      seen.last = std::min(seen.last, centre + std::min(problem_.window_right, kFar) + 1);
+    if (problem_.window_right >= 0) seen.last = std::min(seen.last, centre + std::min(problem_.window_right, kFar) + 1);
   }
   return seen;
 }
@@ -173,15 +175,14 @@ double CallView::lse(const attest_tensor& tensor, std::int64_t b, std::int64_t h
 }
 
 void CallView::write_lse(std::int64_t b, std::int64_t h, std::int64_t i, double value) const {
-  store(dtype_of(problem_.lse_dtype), value,
-        address(call_.lse, problem_.lse_dtype, lse_element(call_.lse, b, h, i)));
+  store(dtype_of(problem_.lse_dtype), value, address(call_.lse, problem_.lse_dtype, lse_element(call_.lse, b, h, i)));
 }
 
-#define ATTEST_INSTANTIATE(Real)                                                                                   \
-  template void CallView::read(const attest_tensor&, Side, std::int32_t, std::int64_t, std::int64_t, std::int64_t, \
-                               Real*) const;                                                                       \
-  template void CallView::write(const attest_tensor&, Side, std::int32_t, std::int64_t, std::int64_t,              \
-                                std::int64_t, std::int64_t, std::int64_t, const Real*) const;
+#define ATTEST_INSTANTIATE(Real)                                                                                    \
+  template void CallView::read(const attest_tensor&, Side, std::int32_t, std::int64_t, std::int64_t, std::int64_t,  \
+                               Real*) const;                                                                        \
+  template void CallView::write(const attest_tensor&, Side, std::int32_t, std::int64_t, std::int64_t, std::int64_t, \
+                                std::int64_t, std::int64_t, const Real*) const;
 ATTEST_INSTANTIATE(float)
 ATTEST_INSTANTIATE(double)
 #undef ATTEST_INSTANTIATE

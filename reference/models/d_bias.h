@@ -22,15 +22,16 @@ void clear_d_bias(const CallView& view) {
     for (std::int64_t h = 0; h < extent(to.stride_head, problem.heads_q); ++h)
       for (std::int64_t i = 0; i < extent(to.stride_query, problem.max_q); ++i)
         for (std::int64_t j = 0; j < extent(to.stride_key, problem.max_k); ++j)
-          static_cast<Real*>(to.data)[b * to.stride_batch + h * to.stride_head + i * to.stride_query +
-                                      j * to.stride_key] = 0;
+          static_cast<Real*>(
+              to.data)[b * to.stride_batch + h * to.stride_head + i * to.stride_query + j * to.stride_key] = 0;
 }
 
 /// Adds row i, keys [j, j + cols).
 template <typename Real>
 void add_d_bias_row(const Head<Real>& head, std::int64_t i, std::int64_t j, const Real* from, std::int64_t cols) {
   const attest_operand& to = head.view().call().d_bias;
-  Real* row = static_cast<Real*>(to.data) + head.b() * to.stride_batch + head.h() * to.stride_head + i * to.stride_query;
+  Real* row =
+      static_cast<Real*>(to.data) + head.b() * to.stride_batch + head.h() * to.stride_head + i * to.stride_query;
   for (std::int64_t c = 0; c < cols; ++c) row[(j + c) * to.stride_key] += from[c];
 }
 

@@ -28,9 +28,9 @@ inline std::array<std::uint32_t, 4> philox_words(std::array<std::uint32_t, 4> co
 class DropoutRow {
  public:
   DropoutRow(double p, std::uint64_t seed, std::uint64_t offset, std::int64_t head_index, std::int64_t i)
-      : threshold_(static_cast<std::uint64_t>(std::rint((1.0 - p) * 4294967296.0))), seed_(seed),
-        counter_{0, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(head_index),
-                 static_cast<std::uint32_t>(offset)} {}
+      : threshold_(static_cast<std::uint64_t>(std::rint((1.0 - p) * 4294967296.0))),
+        seed_(seed), counter_{0, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(head_index),
+                              static_cast<std::uint32_t>(offset)} {}
 
   bool keep(std::int64_t j) {
     if (j / 4 != block_) {

@@ -14,8 +14,8 @@ inline constexpr double kExpErrorFloat = 0x1p-22;
 inline constexpr double kExpErrorDouble = 0x1p-52;  // glibc: below one unit in the last place
 
 inline float exponential(float x) {
-  x = x < -104.0f ? -104.0f : x;  // exp(-104) rounds to 0; NaN passes both comparisons
-  x = x > 89.0f ? 89.0f : x;      // exp(89) overflows to infinity
+  x = x < -104.0f ? -104.0f : x;       // exp(-104) rounds to 0; NaN passes both comparisons
+  x = x > 89.0f ? 89.0f : x;           // exp(89) overflows to infinity
   constexpr float kRound = 0x1.8p23f;  // adding and subtracting it rounds to an integer
   const float n = (x * 0x1.715476p+0f + kRound) - kRound;
   const float r = (x - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f;  // ln2 = 0x1.62ep-1 (n times it is exact) + rest

@@ -34,7 +34,7 @@ class FlashBackward {
   }
 
   void run() {
-    for (std::int64_t j = 0; j < head_.keys(); j += options_.key_tile)         // line 5
+    for (std::int64_t j = 0; j < head_.keys(); j += options_.key_tile)           // line 5
       for (std::int64_t i = 0; i < head_.queries(); i += options_.query_tile) {  // line 8
         const Tile tile{i, std::min(options_.query_tile, head_.queries() - i), j,
                         std::min(options_.key_tile, head_.keys() - j)};
@@ -103,7 +103,8 @@ class FlashBackward {
       for (std::int64_t c = 0; c < tile.cols; ++c) ds[c] = s[c] == kHidden ? Real(0) : p[c] * (ds[c] - delta);
     }
     if (head_.view().problem().wants_d_bias)
-      for (std::int64_t r = 0; r < tile.rows; ++r) add_d_bias_row<Real>(head_, tile.i + r, tile.j, dp.row(r), tile.cols);
+      for (std::int64_t r = 0; r < tile.rows; ++r)
+        add_d_bias_row<Real>(head_, tile.i + r, tile.j, dp.row(r), tile.cols);
     if (!capped_.empty())
       for (std::int64_t r = 0; r < tile.rows; ++r)
         for (std::int64_t c = 0; c < tile.cols; ++c)
@@ -132,21 +133,25 @@ class FlashBackward {
     };
     const std::int64_t d = head_.dim(), dv = head_.dim_v();
     product(d_o_finite_, tile.cols, dv, tile.rows, p_t, d_o(tile.i), {gradients_.dv.data() + tile.j * dv, dv}, true);
-    product(head_.kv().k_finite(), tile.rows, d, tile.cols, ds, head_.kv().k(tile.j), {dq_.data() + tile.i * d, d}, false);
-    product(head_.q_finite(), tile.cols, d, tile.rows, ds_t, head_.q(tile.i), {gradients_.dk.data() + tile.j * d, d}, true);
+    product(head_.kv().k_finite(), tile.rows, d, tile.cols, ds, head_.kv().k(tile.j), {dq_.data() + tile.i * d, d},
+            false);
+    product(head_.q_finite(), tile.cols, d, tile.rows, ds_t, head_.q(tile.i), {gradients_.dk.data() + tile.j * d, d},
+            true);
   }
 
-  Matrix<const Real> d_o(std::int64_t i) const { return {d_o_.data() + i * head_.dim_v(), head_.dim_v()}; }  // [Sq - i, Dv]
+  Matrix<const Real> d_o(std::int64_t i) const {
+    return {d_o_.data() + i * head_.dim_v(), head_.dim_v()};
+  }  // [Sq - i, Dv]
 
   static constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
   const Head<Real>& head_;
   const ModelOptions& options_;
   KeyGradients<Real>& gradients_;
-  std::vector<Real> d_o_;                                            // [Sq, Dv]
-  std::vector<Real> delta_, lse_;                                    // [Sq]
-  std::vector<Real> dq_;                                             // [Sq, D]
-  std::vector<Real> s_, p_, dp_, capped_;                            // [Br, Bc]; dp_ becomes dS
-  std::vector<Real> p_transposed_, ds_transposed_;                   // [Bc, Br]
+  std::vector<Real> d_o_;                           // [Sq, Dv]
+  std::vector<Real> delta_, lse_;                   // [Sq]
+  std::vector<Real> dq_;                            // [Sq, D]
+  std::vector<Real> s_, p_, dp_, capped_;           // [Br, Bc]; dp_ becomes dS
+  std::vector<Real> p_transposed_, ds_transposed_;  // [Bc, Br]
   bool d_o_finite_ = true;
 };
 

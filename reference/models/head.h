@@ -29,10 +29,10 @@ class KeyValues {
   /// Transposed copies are laid out in blocks of `key_tile` keys.
   KeyValues(const CallView& view, std::int64_t b, std::int64_t head_kv, std::int64_t key_tile);
 
-  Matrix<const Real> k(std::int64_t j) const { return {k_.data() + j * dim_, dim_}; }              // [Sk - j, D]
-  Matrix<const Real> v(std::int64_t j) const { return {v_.data() + j * dim_v_, dim_v_}; }          // [Sk - j, Dv]
-  Matrix<const Real> k_transposed(std::int64_t j) const;                                           // [D, key_tile]
-  Matrix<const Real> v_transposed(std::int64_t j) const;                                           // [Dv, key_tile]
+  Matrix<const Real> k(std::int64_t j) const { return {k_.data() + j * dim_, dim_}; }      // [Sk - j, D]
+  Matrix<const Real> v(std::int64_t j) const { return {v_.data() + j * dim_v_, dim_v_}; }  // [Sk - j, Dv]
+  Matrix<const Real> k_transposed(std::int64_t j) const;                                   // [D, key_tile]
+  Matrix<const Real> v_transposed(std::int64_t j) const;                                   // [Dv, key_tile]
   bool k_finite() const { return k_finite_; }
   bool v_finite() const { return v_finite_; }
   std::int64_t key_tile() const { return key_tile_; }

@@ -37,11 +37,16 @@ void round_all(Dtype type, float* x, std::int64_t count) {
   const DtypeFormat& format = format_of(type);
   switch (type) {
     case Dtype::f64:
-    case Dtype::f32: return;
-    case Dtype::f16: return round_floats<13>(format, x, count);
-    case Dtype::bf16: return round_floats<16>(format, x, count);
-    case Dtype::f8e4m3: return round_floats<20>(format, x, count);
-    case Dtype::f8e5m2: return round_floats<21>(format, x, count);
+    case Dtype::f32:
+      return;
+    case Dtype::f16:
+      return round_floats<13>(format, x, count);
+    case Dtype::bf16:
+      return round_floats<16>(format, x, count);
+    case Dtype::f8e4m3:
+      return round_floats<20>(format, x, count);
+    case Dtype::f8e5m2:
+      return round_floats<21>(format, x, count);
   }
 }
 

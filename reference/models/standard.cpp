@@ -80,7 +80,8 @@ class StandardHead {
       exponential_all(p, cols_, m == kHidden ? Real(0) : m);
       const Real l = row_sum(p, cols_);
       if (m != kHidden)
-        for (std::int64_t j = 0; j < cols_; ++j) p[j] = s_[static_cast<std::size_t>(i * cols_ + j)] == kHidden ? Real(0) : p[j] / l;
+        for (std::int64_t j = 0; j < cols_; ++j)
+          p[j] = s_[static_cast<std::size_t>(i * cols_ + j)] == kHidden ? Real(0) : p[j] / l;
       if (write_lse)
         head_.view().write_lse(head_.b(), head_.h(), i,
                                m == kHidden ? m : static_cast<double>(m) + std::log(static_cast<double>(l)));
@@ -185,7 +186,8 @@ void standard_backward(const attest_call& call, const ModelOptions& options) {
   problem_is_f64(call) ? run<double>(call, options, ATTEST_BACKWARD) : run<float>(call, options, ATTEST_BACKWARD);
 }
 
-constinit const attest_kernel kStandardKernel = builtin_kernel<standard_forward, standard_backward, options_of, declare, declined>(
-    "standard", "materialised softmax(Q K^T) V with P in the input type (FlashAttention Algorithms 0 and 3)");
+constinit const attest_kernel kStandardKernel =
+    builtin_kernel<standard_forward, standard_backward, options_of, declare, declined>(
+        "standard", "materialised softmax(Q K^T) V with P in the input type (FlashAttention Algorithms 0 and 3)");
 
 }  // namespace attest

@@ -10,9 +10,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Dtype type_of(const Problem& problem, TensorId id) {
-  return is_output(id) ? problem.output_dtype() : problem.dtype;
-}
+Dtype type_of(const Problem& problem, TensorId id) { return is_output(id) ? problem.output_dtype() : problem.dtype; }
 
 std::vector<std::byte> filled(Dtype type, std::int64_t count, double value) {
   const int bytes = format_of(type).bytes;
@@ -120,7 +118,8 @@ KernelCall::KernelCall(const Problem& problem, const Inputs& inputs) : source_(p
 }
 
 attest_tensor& KernelCall::tensor(TensorId id) {
-  attest_tensor* const tensors[] = {&call_.q, &call_.k, &call_.v, &call_.o, &call_.d_o, &call_.dq, &call_.dk, &call_.dv};
+  attest_tensor* const tensors[] = {&call_.q,   &call_.k,  &call_.v,  &call_.o,
+                                    &call_.d_o, &call_.dq, &call_.dk, &call_.dv};
   return *tensors[static_cast<std::size_t>(id)];
 }
 
@@ -136,7 +135,8 @@ void KernelCall::place(TensorId id, const Values& values) {
   for (std::int64_t b = 0; b < source_.batch(); ++b)
     for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(b)]; ++i, ++token)
       for (std::int64_t h = 0; h < values.heads; ++h)
-        store_all(type, values.row(token, h), bytes(id).data() + offset_of(source_, id, b, i, h) * format_of(type).bytes);
+        store_all(type, values.row(token, h),
+                  bytes(id).data() + offset_of(source_, id, b, i, h) * format_of(type).bytes);
 }
 
 Values KernelCall::take(TensorId id) const {
@@ -148,9 +148,10 @@ Values KernelCall::take(TensorId id) const {
   for (std::int64_t b = 0; b < source_.batch(); ++b)
     for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(b)]; ++i, ++token)
       for (std::int64_t h = 0; h < extents.heads; ++h)
-        load_all(type,
-                 storage_[static_cast<std::size_t>(id)].data() + offset_of(source_, id, b, i, h) * format_of(type).bytes,
-                 to.row(token, h));
+        load_all(
+            type,
+            storage_[static_cast<std::size_t>(id)].data() + offset_of(source_, id, b, i, h) * format_of(type).bytes,
+            to.row(token, h));
   return to;
 }
 
