@@ -94,10 +94,18 @@ TEST(ExactAgainstSlow, AgreesWithAllFeaturesAtOnce) {
 TEST(ExactAgainstSlow, AgreesOnEveryInputFamily) {
   for (const Family& each : families()) {
     if (each.kind == FamilyKind::captured) continue;
-    for (const char* dtype : {"f32", "f16", "bf16", "f8e5m2"}) {
+    for (const char* dtype : {"f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3"}) {
       for (const char* shape : {"q=9 k=30 dim=8", "q=20 k=9 dim=1 causal=top-left", "q=3 k=5 dim=16/2 heads=2/1"}) {
         expect_agreement(std::string(shape) + " dtype=" + dtype + " fill=" + std::string(each.name) + "@3");
       }
+    }
+  }
+}
+
+TEST(ExactAgainstSlow, AgreesOnExtremeScores) {
+  for (const char* fill : {"level:-100000", "level:80", "peaked:100", "rising:200", "falling:500"}) {
+    for (const char* dtype : {"f64", "f32", "f16", "bf16"}) {
+      expect_agreement(std::string("q=5 k=40 dim=6 heads=2 dlse=on dtype=") + dtype + " fill=" + fill);
     }
   }
 }
