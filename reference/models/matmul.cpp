@@ -7,10 +7,16 @@
 namespace attest {
 namespace {
 
+#ifdef __AVX__
+constexpr std::size_t kVectorBytes = 32;
+#else
+constexpr std::size_t kVectorBytes = 16;
+#endif
+
 template <typename Real>
 struct Lanes {
-  typedef Real Type __attribute__((vector_size(16)));
-  static constexpr std::int64_t kCount = 16 / sizeof(Real);
+  typedef Real Type __attribute__((vector_size(kVectorBytes)));
+  static constexpr std::int64_t kCount = kVectorBytes / sizeof(Real);
 };
 
 template <typename Real>
