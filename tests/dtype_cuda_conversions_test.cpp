@@ -116,7 +116,8 @@ TEST(CudaConversions, AgreeOnEveryProbe) {
 TEST(CudaConversions, DecodeEveryCodeAlike) {
   const auto expect_same = [](Dtype type, std::uint64_t code, double want) {
     const double got = decode(type, code);
-    ASSERT_TRUE((std::isnan(want) && std::isnan(got)) || std::bit_cast<std::uint64_t>(want) == std::bit_cast<std::uint64_t>(got))
+    ASSERT_TRUE((std::isnan(want) && std::isnan(got)) ||
+                std::bit_cast<std::uint64_t>(want) == std::bit_cast<std::uint64_t>(got))
         << name_of(type) << ' ' << std::hex << code;
   };
   for (std::uint32_t code = 0; code < 0x10000; ++code) {

@@ -87,7 +87,12 @@ TEST_P(SmallType, RoundsEveryMidpointToEvenAndItsSidesToTheNearer) {
 
 /// The values where overflow begins: half a step above the largest finite value, by hand for each type.
 TEST(Dtype, OverflowsAtHalfAStepAboveTheLargestValue) {
-  struct Threshold { Dtype type; double max, first_over; bool tie_overflows; std::uint64_t over_code, max_code; };
+  struct Threshold {
+    Dtype type;
+    double max, first_over;
+    bool tie_overflows;
+    std::uint64_t over_code, max_code;
+  };
   const Threshold thresholds[] = {
       {Dtype::f16, 65504, 65520, true, 0x7C00, 0x7BFF},
       {Dtype::bf16, 0x1.fep127, 0x1.ffp127, true, 0x7F80, 0x7F7F},
@@ -179,7 +184,8 @@ TEST(Dtype, FloatAgreesWithTheCompilersConversion) {
 TEST(Dtype, BulkConversionsEqualSingleOnesAtAnyAlignment) {
   std::mt19937_64 generator(7);
   std::vector<double> values = {0.0, -0.0, kInf, -kInf, kNan, 1e-320, 65520, 464};
-  while (values.size() < 5003) values.push_back(std::ldexp(static_cast<double>(generator()) - 0x1p63, -63 - int(generator() % 160)));
+  while (values.size() < 5003)
+    values.push_back(std::ldexp(static_cast<double>(generator()) - 0x1p63, -63 - int(generator() % 160)));
   for (const Dtype type : kDtypes) {
     SCOPED_TRACE(name_of(type));
     const auto bytes = static_cast<std::size_t>(format_of(type).bytes);

@@ -30,7 +30,8 @@ std::vector<std::vector<double>> scores(const Problem& problem, const Inputs& in
     auto& row = result.emplace_back();
     for (std::int64_t j = 0; j < inputs.k.tokens; ++j) {
       double dot = 0;
-      for (std::int64_t d = 0; d < problem.dim; ++d) dot += inputs.q.at(i, head, d) * inputs.k.at(j, head / problem.group(), d);
+      for (std::int64_t d = 0; d < problem.dim; ++d)
+        dot += inputs.q.at(i, head, d) * inputs.k.at(j, head / problem.group(), d);
       row.push_back(problem.effective_scale() * dot);
     }
   }
@@ -110,7 +111,8 @@ TEST(InputFamilies, IntegersHaveSumsExactInF32) {
     Problem problem = problem_of("integers", dtype);
     const Inputs inputs = make_inputs(problem);
     std::set<double> seen;
-    for (const Values* values : {&inputs.q, &inputs.k, &inputs.v, &inputs.d_o}) seen.insert(values->data.begin(), values->data.end());
+    for (const Values* values : {&inputs.q, &inputs.k, &inputs.v, &inputs.d_o})
+      seen.insert(values->data.begin(), values->data.end());
     EXPECT_EQ(seen, (std::set<double>{-3, -2, -1, 0, 1, 2, 3}));
   }
   const Problem problem = problem_of("integers");
@@ -237,7 +239,8 @@ TEST(InputFamilies, LevelScoresAreNearTheLevelInEveryType) {
 }
 
 double maximum(const std::vector<double>& row, std::size_t first, std::size_t last) {
-  return *std::max_element(row.begin() + static_cast<std::ptrdiff_t>(first), row.begin() + static_cast<std::ptrdiff_t>(last));
+  return *std::max_element(row.begin() + static_cast<std::ptrdiff_t>(first),
+                           row.begin() + static_cast<std::ptrdiff_t>(last));
 }
 
 TEST(InputFamilies, RisingMaximaRiseInEachTileAndFallingOnesFall) {
@@ -273,7 +276,9 @@ struct Largest {
 
 Largest largest_results(const Problem& problem, const Inputs& inputs) {
   Largest largest;
-  const auto raise = [](double& to, double value) { to = std::max(to, std::isnan(value) ? INFINITY : std::abs(value)); };
+  const auto raise = [](double& to, double value) {
+    to = std::max(to, std::isnan(value) ? INFINITY : std::abs(value));
+  };
   Values dk(inputs.k.tokens, inputs.k.heads, inputs.k.width), dv(inputs.v.tokens, inputs.v.heads, inputs.v.width);
   for (std::int64_t h = 0; h < problem.heads_q; ++h) {
     const std::int64_t hk = h / problem.group();
@@ -315,7 +320,8 @@ Largest largest_results(const Problem& problem, const Inputs& inputs) {
 
 TEST(InputFamilies, EdgeReachesTheEndOfTheRangeWithFiniteResults) {
   for (const Dtype dtype : kDtypes) {
-    for (const Dtype out : {dtype == Dtype::f64 ? Dtype::f64 : Dtype::f16, dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32}) {
+    for (const Dtype out :
+         {dtype == Dtype::f64 ? Dtype::f64 : Dtype::f16, dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32}) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " to " + std::string(name_of(out)));
       Problem problem = problem_of("edge", dtype);
       problem.out_dtype = out;
@@ -327,7 +333,8 @@ TEST(InputFamilies, EdgeReachesTheEndOfTheRangeWithFiniteResults) {
       EXPECT_LT(largest.sum, format_of(dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32).max);
       double top = 0;
       for (const double value : inputs.v.data) top = std::max(top, std::abs(value));
-      const double within_reach = dtype == Dtype::f64 ? 0x1p400 : std::min({format_of(dtype).max, limit, 0x1p128 / 1024});
+      const double within_reach =
+          dtype == Dtype::f64 ? 0x1p400 : std::min({format_of(dtype).max, limit, 0x1p128 / 1024});
       EXPECT_GT(top, 0.99 * within_reach);
     }
   }
@@ -339,7 +346,8 @@ TEST(InputFamilies, SubnormalValuesAreSubnormal) {
     const Inputs inputs = make_inputs(problem_of("subnormal", dtype));
     const double normal = format_of(dtype).min_normal();
     const auto share = [&](const Values& values) {
-      return static_cast<double>(std::count_if(values.data.begin(), values.data.end(), [&](double x) { return std::abs(x) < normal; })) /
+      return static_cast<double>(std::count_if(values.data.begin(), values.data.end(),
+                                               [&](double x) { return std::abs(x) < normal; })) /
              static_cast<double>(values.data.size());
     };
     EXPECT_EQ(share(inputs.v), 1);
@@ -353,7 +361,8 @@ TEST(InputFamilies, OutliersAreOneInAThousand) {
   problem.seq_k = {4096};
   const Inputs inputs = make_inputs(problem);
   const auto beyond = [](const Values& values) {
-    return static_cast<double>(std::count_if(values.data.begin(), values.data.end(), [](double x) { return std::abs(x) > 6; }));
+    return static_cast<double>(
+        std::count_if(values.data.begin(), values.data.end(), [](double x) { return std::abs(x) > 6; }));
   };
   const double expected = 0.001 * 524'288 * 0.5506;  // P(|N(0, 101)| > 6)
   EXPECT_NEAR(beyond(inputs.v), expected, 5 * std::sqrt(expected));

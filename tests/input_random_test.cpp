@@ -36,12 +36,14 @@ TEST(InputRandom, EveryInputBitReachesEveryOutputBit) {
       for (std::uint64_t n = 0; n < kTrials; ++n) {
         const std::uint64_t seed = n % 10, tag = n / 10 % 10, index = n / 100;
         const std::uint64_t difference =
-            random_word(seed, tag, index) ^ random_word(seed ^ (argument == 0 ? flip : 0), tag ^ (argument == 1 ? flip : 0),
+            random_word(seed, tag, index) ^ random_word(seed ^ (argument == 0 ? flip : 0),
+                                                        tag ^ (argument == 1 ? flip : 0),
                                                         index ^ (argument == 2 ? flip : 0));
         for (int out = 0; out < 64; ++out) flipped[static_cast<std::size_t>(out)] += difference >> out & 1;
       }
       for (const int count : flipped) {
-        ASSERT_LT(std::abs(count - kTrials / 2), 6 * std::sqrt(kTrials / 4.0)) << "argument " << argument << " bit " << bit;
+        ASSERT_LT(std::abs(count - kTrials / 2), 6 * std::sqrt(kTrials / 4.0))
+            << "argument " << argument << " bit " << bit;
       }
     }
   }

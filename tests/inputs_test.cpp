@@ -32,10 +32,14 @@ Problem ragged() {
 
 const Values& tensor(const Inputs& inputs, TensorId id) {
   switch (id) {
-    case TensorId::q: return inputs.q;
-    case TensorId::k: return inputs.k;
-    case TensorId::v: return inputs.v;
-    default: return inputs.d_o;
+    case TensorId::q:
+      return inputs.q;
+    case TensorId::k:
+      return inputs.k;
+    case TensorId::v:
+      return inputs.v;
+    default:
+      return inputs.d_o;
   }
 }
 
@@ -48,7 +52,8 @@ void expect_equal_tensors(const Inputs& want, const Inputs& got) {
 std::uint64_t digest(const Inputs& inputs) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a over the bits of all elements
   for (const TensorId id : kInputs) {
-    for (const double value : tensor(inputs, id).data) hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x100000001b3;
+    for (const double value : tensor(inputs, id).data)
+      hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x100000001b3;
   }
   return hash;
 }
@@ -61,21 +66,11 @@ TEST(Inputs, ElementsAreFrozen) {
   EXPECT_EQ(inputs.v.at(21, 0, 5), 0x1.19327ep-2);
   EXPECT_EQ(inputs.d_o.at(13, 3, 0), -0x1.81016p-1);
   const std::map<std::string_view, std::uint64_t> digests = {
-      {"normal", 0xE211791B25C58E85},
-      {"uniform", 0xAD7458ED85C58E85},
-      {"positive", 0xF3E8DF83A5C58E85},
-      {"integers", 0x7A53AABEC5C58E85},
-      {"onehot", 0x7133AABEC5C58E85},
-      {"needle", 0x8846C91685C58E85},
-      {"peaked", 0x25D1791B25C58E85},
-      {"constant", 0xFD12D57925C58E85},
-      {"rising", 0x5145C53C05C58E85},
-      {"falling", 0x5145C53C05C58E85},
-      {"level", 0x69C99CDA05C58E85},
-      {"edge", 0x47538D1725C58E85},
-      {"subnormal", 0x19D2DCEF25C58E85},
-      {"outliers", 0xEF69A8A6E5C58E85},
-      {"cancel", 0xFFE39BEE05C58E85},
+      {"normal", 0xE211791B25C58E85},    {"uniform", 0xAD7458ED85C58E85},  {"positive", 0xF3E8DF83A5C58E85},
+      {"integers", 0x7A53AABEC5C58E85},  {"onehot", 0x7133AABEC5C58E85},   {"needle", 0x8846C91685C58E85},
+      {"peaked", 0x25D1791B25C58E85},    {"constant", 0xFD12D57925C58E85}, {"rising", 0x5145C53C05C58E85},
+      {"falling", 0x5145C53C05C58E85},   {"level", 0x69C99CDA05C58E85},    {"edge", 0x47538D1725C58E85},
+      {"subnormal", 0x19D2DCEF25C58E85}, {"outliers", 0xEF69A8A6E5C58E85}, {"cancel", 0xFFE39BEE05C58E85},
   };
   for (const Family& known : families()) {
     if (known.kind == FamilyKind::captured) continue;
@@ -243,7 +238,7 @@ TEST(Inputs, MaskShowsItsDensityAndHidesOneRowInSixteen) {
     shown += in_row;
     hidden_rows += in_row == 0;
   }
-  EXPECT_NEAR(hidden_rows, 128, 5 * std::sqrt(128.0));                    // 5 sigma
+  EXPECT_NEAR(hidden_rows, 128, 5 * std::sqrt(128.0));                     // 5 sigma
   EXPECT_NEAR(shown / (128 * (2048 - hidden_rows)), 0.3, 5 * 0.46 / 500);  // 5 sigma of 246,000 entries
 }
 

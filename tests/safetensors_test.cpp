@@ -43,7 +43,8 @@ std::string refusal(Bytes bytes) {
 }
 
 void expect_refused(std::string_view header, std::string_view data, const std::string& part) {
-  EXPECT_NE(refusal(file_bytes(header, data)).find(part), std::string::npos) << header << '\n' << refusal(file_bytes(header, data));
+  EXPECT_NE(refusal(file_bytes(header, data)).find(part), std::string::npos) << header << '\n'
+                                                                             << refusal(file_bytes(header, data));
 }
 
 StoredTensor stored(const std::string& name, StoredType type, std::vector<std::int64_t> shape, const Bytes& data) {
@@ -53,11 +54,10 @@ StoredTensor stored(const std::string& name, StoredType type, std::vector<std::i
 /// Every byte of a small file written out: length 144, header padded with spaces, [[1, 2, 3]] in float32, [-1, 0.5] in
 /// float16.
 TEST(Safetensors, ReadsBytesWrittenByHand) {
-  const std::string text =
-      std::string("\x90\0\0\0\0\0\0\0", 8) +
-      R"({"__metadata__":{"by":"hand"},"b":{"dtype":"F32","shape":[1,3],"data_offsets":[0,12]},)"
-      R"("a":{"dtype":"F16","shape":[2],"data_offsets":[12,16]}}   )" +
-      std::string("\0\0\x80\x3F\0\0\0\x40\0\0\x40\x40\0\xBC\0\x38", 16);
+  const std::string text = std::string("\x90\0\0\0\0\0\0\0", 8) +
+                           R"({"__metadata__":{"by":"hand"},"b":{"dtype":"F32","shape":[1,3],"data_offsets":[0,12]},)"
+                           R"("a":{"dtype":"F16","shape":[2],"data_offsets":[12,16]}}   )" +
+                           std::string("\0\0\x80\x3F\0\0\0\x40\0\0\x40\x40\0\xBC\0\x38", 16);
   ASSERT_EQ(text.size(), 8u + 144u + 16u);
   Bytes bytes(text.size());
   std::memcpy(bytes.data(), text.data(), text.size());
@@ -79,7 +79,16 @@ TEST(Safetensors, ReadsEveryType) {
       R"("e":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[22,23]},"f":{"dtype":"F8_E5M2","shape":[1],"data_offsets":[23,24]},)"
       R"("g":{"dtype":"U8","shape":[2],"data_offsets":[24,26]},"h":{"dtype":"BOOL","shape":[2],"data_offsets":[26,28]},)"
       R"("none":{"dtype":"F32","shape":[3,0],"data_offsets":[28,28]}})";
-  const std::string data("\0\0\0\0\0\0\xF0\x3F" "\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF" "\0\0\0\x80" "\xC0\x3F" "\x7E" "\x7B" "\xFF\x02" "\x00\x01", 28);
+  const std::string data(
+      "\0\0\0\0\0\0\xF0\x3F"
+      "\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF"
+      "\0\0\0\x80"
+      "\xC0\x3F"
+      "\x7E"
+      "\x7B"
+      "\xFF\x02"
+      "\x00\x01",
+      28);
   const SafetensorsFile file = SafetensorsFile::parse("types", file_bytes(header, data));
   const auto values = [&](const char* name) { return values_of(*file.find(name), "types"); };
   EXPECT_EQ(values("a"), std::vector<double>{1});
@@ -94,7 +103,8 @@ TEST(Safetensors, ReadsEveryType) {
 }
 
 TEST(Safetensors, RefusesIntegersThatAreNoExactValues) {
-  const Bytes large = file_bytes(R"({"n":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", std::string_view("\1\0\0\0\0\0\x20\0", 8));
+  const Bytes large = file_bytes(R"({"n":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})",
+                                 std::string_view("\1\0\0\0\0\0\x20\0", 8));
   EXPECT_THROW(values_of(*SafetensorsFile::parse("x", large).find("n"), "x"), InvalidRequest);
   const Bytes two = file_bytes(R"({"n":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})", "\2");
   EXPECT_THROW(values_of(*SafetensorsFile::parse("x", two).find("n"), "x"), InvalidRequest);
@@ -104,15 +114,18 @@ TEST(Safetensors, RefusesTruncatedFilesAndWrongHeaderLengths) {
   const std::string header = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
   const Bytes good = file_bytes(header, "1234");
   ASSERT_EQ(SafetensorsFile::parse("good", good).tensors().size(), 1u);
-  for (std::size_t size = 0; size < good.size(); ++size) refusal(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)));
-  for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, header.size() - 1, header.size() + 1, header.size() + 5,
-                                     std::uint64_t{1} << 31, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+  for (std::size_t size = 0; size < good.size(); ++size)
+    refusal(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)));
+  for (const std::uint64_t length :
+       {std::uint64_t{0}, std::uint64_t{1}, header.size() - 1, header.size() + 1, header.size() + 5,
+        std::uint64_t{1} << 31, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     refusal(file_bytes(header, "1234", length));
   }
 }
 
 TEST(Safetensors, RefusesHostileHeaders) {
-  for (const char* header : {"", "[]", "null", "{", "{\"a\":", "{]", "nonsense", "{\"a\":1,}", "\xFF\xFE", "{\"\xFF\":1}"}) {
+  for (const char* header :
+       {"", "[]", "null", "{", "{\"a\":", "{]", "nonsense", "{\"a\":1,}", "\xFF\xFE", "{\"\xFF\":1}"}) {
     refusal(file_bytes(header, ""));
   }
   refusal(file_bytes(std::string(100'000, '['), ""));
@@ -125,34 +138,41 @@ TEST(Safetensors, RefusesHostileHeaders) {
   expect_refused(R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", "1", "wrong shape");
   expect_refused(R"({"a":{"dtype":"U8","shape":"1","data_offsets":[0,1]}})", "1", "wrong shape");
   expect_refused(R"({"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,1]}})", "1", "wrong shape");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,1]}})", "1", "fewer than 2^63");
+  expect_refused(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,1]}})", "1",
+                 "fewer than 2^63");
   expect_refused(R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}})", "", "fewer than 2^63");
   expect_refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234", "8 bytes for F32 [2]");
   expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", "1", "1 data_offsets");
   expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[-1,0]}})", "1", "wrong data_offsets");
   expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "1", "within the 1 bytes");
   expect_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "1", "within the 1 bytes");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[9223372036854775806,9223372036854775807]}})", "1", "within");
+  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[9223372036854775806,9223372036854775807]}})", "1",
+                 "within");
   expect_refused(R"({"__metadata__":{"a":1}})", "", "no string");
   expect_refused(R"({"__metadata__":[]})", "", "no object");
 }
 
 TEST(Safetensors, RefusesTensorsThatShareSkipOrMisalignBytes) {
-  expect_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-                 "123", "overlap");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
-                 "12", "overlap");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
-                 "123", "holes");
+  expect_refused(
+      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+      "123", "overlap");
+  expect_refused(
+      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+      "12", "overlap");
+  expect_refused(
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+      "123", "holes");
   expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "12", "after the last");
   expect_refused(R"({})", "1", "after the last");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
-                 "12345", "multiple of 4");
+  expect_refused(
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
+      "12345", "multiple of 4");
 }
 
 TEST(Safetensors, RefusesDuplicateNames) {
-  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-                 "1", "\"a\" twice");
+  expect_refused(
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+      "1", "\"a\" twice");
   expect_refused(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1", "\"dtype\" twice");
   expect_refused(R"({"__metadata__":{"x":"1","x":"2"}})", "", "\"x\" twice");
 }
@@ -186,8 +206,10 @@ TEST(Safetensors, WriterSortsAlignsAndRepeatsItsBytes) {
 class Captured : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() /
-             (std::string("attest_") + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".safetensors")).string();
+    path_ =
+        (std::filesystem::temp_directory_path() /
+         (std::string("attest_") + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".safetensors"))
+            .string();
   }
   void TearDown() override { std::filesystem::remove(path_); }
 

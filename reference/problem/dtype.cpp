@@ -79,8 +79,8 @@ constexpr double decode_as(std::uint64_t bits) {
   constexpr int kShift = kDoubleFraction - (Type::precision - 1);
   constexpr std::uint64_t kHiddenBit = std::uint64_t{1} << (Type::precision - 1);
   constexpr std::uint64_t kRebias = std::uint64_t{kDoubleBias + Type::min_exponent - 1} << kDoubleFraction;
-  constexpr double kMinSubnormal = std::bit_cast<double>(
-      std::uint64_t{kDoubleBias + Type::min_exponent - Type::precision + 1} << kDoubleFraction);
+  constexpr double kMinSubnormal =
+      std::bit_cast<double>(std::uint64_t{kDoubleBias + Type::min_exponent - Type::precision + 1} << kDoubleFraction);
   const std::uint64_t code = bits & (Type::sign - 1);
   const std::uint64_t sign = bits & Type::sign ? kDoubleSign : 0;
   std::uint64_t magnitude = (code << kShift) + kRebias;
@@ -92,15 +92,30 @@ constexpr double decode_as(std::uint64_t bits) {
   return std::bit_cast<double>(magnitude | sign);
 }
 
+/// Every value of an 8-bit type, by code.
 template <typename Type>
-constexpr std::array<double, 256> decode_table() {
-  std::array<double, 256> table{};
-  for (std::uint64_t code = 0; code < 256; ++code) table[code] = decode_as<Type>(code);
-  return table;
-}
+constexpr std::array<double, 256> kValues = [] {
+  std::array<double, 256> values{};
+  for (std::uint64_t code = 0; code < 256; ++code) values[code] = decode_as<Type>(code);
+  return values;
+}();
 
-constexpr std::array<double, 256> kF8e4m3Values = decode_table<F8e4m3>();
-constexpr std::array<double, 256> kF8e5m2Values = decode_table<F8e5m2>();
+/// visit(F32{}) and so on; f64, which needs no conversion, is the caller's own case.
+template <typename Visit>
+auto visit_narrow(Dtype type, Visit visit) {
+  switch (type) {
+    case Dtype::f16:
+      return visit(F16{});
+    case Dtype::bf16:
+      return visit(Bf16{});
+    case Dtype::f8e4m3:
+      return visit(F8e4m3{});
+    case Dtype::f8e5m2:
+      return visit(F8e5m2{});
+    default:
+      return visit(F32{});
+  }
+}
 
 /// Quiet NaN for every NaN, and no infinities where they saturate.
 constexpr double canonical_f64(double value, Overflow overflow) {
@@ -114,36 +129,12 @@ void put(Word word, std::byte* address) {
   std::memcpy(address, &word, sizeof word);
 }
 
-template <typename Word>
-Word get(const std::byte* address) {
-  Word word;
+template <typename Type>
+double get(const std::byte* address) {
+  typename Type::Word word;
   std::memcpy(&word, address, sizeof word);
-  return word;
-}
-
-template <typename Type>
-void store_all_as(std::span<const double> values, Overflow overflow, std::byte* address) {
-  const std::uint64_t limit = limit_of<Type>(overflow);
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    put(encode_as<Type>(values[n], limit), address + n * sizeof(typename Type::Word));
-  }
-}
-
-template <typename Type>
-void load_all_as(const std::byte* address, std::span<double> values) {
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    values[n] = decode_as<Type>(get<typename Type::Word>(address + n * sizeof(typename Type::Word)));
-  }
-}
-
-void load_all_by_table(const std::array<double, 256>& table, const std::byte* address, std::span<double> values) {
-  for (std::size_t n = 0; n < values.size(); ++n) values[n] = table[get<std::uint8_t>(address + n)];
-}
-
-template <typename Type>
-void round_all_as(std::span<double> values, Overflow overflow) {
-  const std::uint64_t limit = limit_of<Type>(overflow);
-  for (double& value : values) value = decode_as<Type>(encode_as<Type>(value, limit));
+  if constexpr (sizeof word == 1) return kValues<Type>[word];
+  return decode_as<Type>(word);
 }
 
 constexpr std::array<std::string_view, std::size(kDtypes)> kNames = {"f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"};
@@ -183,27 +174,14 @@ double round_to(Dtype type, double value, Overflow overflow) { return decode(typ
 std::uint64_t encode(Dtype type, double value) { return encode(type, value, default_overflow(type)); }
 
 std::uint64_t encode(Dtype type, double value, Overflow overflow) {
-  switch (type) {
-    case Dtype::f64: return std::bit_cast<std::uint64_t>(canonical_f64(value, overflow));
-    case Dtype::f32: return encode_as<F32>(value, limit_of<F32>(overflow));
-    case Dtype::f16: return encode_as<F16>(value, limit_of<F16>(overflow));
-    case Dtype::bf16: return encode_as<Bf16>(value, limit_of<Bf16>(overflow));
-    case Dtype::f8e4m3: return encode_as<F8e4m3>(value, limit_of<F8e4m3>(overflow));
-    case Dtype::f8e5m2: return encode_as<F8e5m2>(value, limit_of<F8e5m2>(overflow));
-  }
-  return 0;
+  if (type == Dtype::f64) return std::bit_cast<std::uint64_t>(canonical_f64(value, overflow));
+  return visit_narrow(
+      type, [&]<typename Type>(Type) -> std::uint64_t { return encode_as<Type>(value, limit_of<Type>(overflow)); });
 }
 
 double decode(Dtype type, std::uint64_t bits) {
-  switch (type) {
-    case Dtype::f64: return std::bit_cast<double>(bits);
-    case Dtype::f32: return decode_as<F32>(bits);
-    case Dtype::f16: return decode_as<F16>(bits);
-    case Dtype::bf16: return decode_as<Bf16>(bits);
-    case Dtype::f8e4m3: return kF8e4m3Values[bits & 0xFF];
-    case Dtype::f8e5m2: return kF8e5m2Values[bits & 0xFF];
-  }
-  return 0;
+  if (type == Dtype::f64) return std::bit_cast<double>(bits);
+  return visit_narrow(type, [&]<typename Type>(Type) { return decode_as<Type>(bits); });
 }
 
 void store(Dtype type, double value, std::byte* address) { store_all(type, {&value, 1}, address); }
@@ -215,43 +193,38 @@ double load(Dtype type, const std::byte* address) {
 }
 
 void store_all(Dtype type, std::span<const double> values, std::byte* address) {
-  const Overflow overflow = default_overflow(type);
-  switch (type) {
-    case Dtype::f64:
-      for (std::size_t n = 0; n < values.size(); ++n) put(canonical_f64(values[n], Overflow::ieee), address + n * 8);
-      return;
-    case Dtype::f32: return store_all_as<F32>(values, overflow, address);
-    case Dtype::f16: return store_all_as<F16>(values, overflow, address);
-    case Dtype::bf16: return store_all_as<Bf16>(values, overflow, address);
-    case Dtype::f8e4m3: return store_all_as<F8e4m3>(values, overflow, address);
-    case Dtype::f8e5m2: return store_all_as<F8e5m2>(values, overflow, address);
+  if (type == Dtype::f64) {
+    for (std::size_t n = 0; n < values.size(); ++n) put(canonical_f64(values[n], Overflow::ieee), address + n * 8);
+    return;
   }
+  const Overflow overflow = default_overflow(type);
+  visit_narrow(type, [&]<typename Type>(Type) {
+    const std::uint64_t limit = limit_of<Type>(overflow);
+    constexpr std::size_t kBytes = sizeof(typename Type::Word);
+    for (std::size_t n = 0; n < values.size(); ++n) put(encode_as<Type>(values[n], limit), address + n * kBytes);
+  });
 }
 
 void load_all(Dtype type, const std::byte* address, std::span<double> values) {
-  switch (type) {
-    case Dtype::f64:
-      if (!values.empty()) std::memcpy(values.data(), address, values.size_bytes());
-      return;
-    case Dtype::f32: return load_all_as<F32>(address, values);
-    case Dtype::f16: return load_all_as<F16>(address, values);
-    case Dtype::bf16: return load_all_as<Bf16>(address, values);
-    case Dtype::f8e4m3: return load_all_by_table(kF8e4m3Values, address, values);
-    case Dtype::f8e5m2: return load_all_by_table(kF8e5m2Values, address, values);
+  if (type == Dtype::f64) {
+    if (!values.empty()) std::memcpy(values.data(), address, values.size_bytes());
+    return;
   }
+  visit_narrow(type, [&]<typename Type>(Type) {
+    constexpr std::size_t kBytes = sizeof(typename Type::Word);
+    for (std::size_t n = 0; n < values.size(); ++n) values[n] = get<Type>(address + n * kBytes);
+  });
 }
 
 void round_all(Dtype type, std::span<double> values, Overflow overflow) {
-  switch (type) {
-    case Dtype::f64:
-      for (double& value : values) value = canonical_f64(value, overflow);
-      return;
-    case Dtype::f32: return round_all_as<F32>(values, overflow);
-    case Dtype::f16: return round_all_as<F16>(values, overflow);
-    case Dtype::bf16: return round_all_as<Bf16>(values, overflow);
-    case Dtype::f8e4m3: return round_all_as<F8e4m3>(values, overflow);
-    case Dtype::f8e5m2: return round_all_as<F8e5m2>(values, overflow);
+  if (type == Dtype::f64) {
+    for (double& value : values) value = canonical_f64(value, overflow);
+    return;
   }
+  visit_narrow(type, [&]<typename Type>(Type) {
+    const std::uint64_t limit = limit_of<Type>(overflow);
+    for (double& value : values) value = decode_as<Type>(encode_as<Type>(value, limit));
+  });
 }
 
 }  // namespace attest

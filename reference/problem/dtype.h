@@ -14,8 +14,7 @@ namespace attest {
 
 enum class Dtype : std::uint8_t { f64, f32, f16, bf16, f8e4m3, f8e5m2 };
 
-inline constexpr Dtype kDtypes[] = {Dtype::f64,  Dtype::f32,    Dtype::f16,
-                                    Dtype::bf16, Dtype::f8e4m3, Dtype::f8e5m2};
+inline constexpr Dtype kDtypes[] = {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f8e4m3, Dtype::f8e5m2};
 
 /// What a value too large for the type becomes. `ieee`: infinity (NaN for f8e4m3, which has no
 /// infinity). `saturate`: the largest finite value of that sign (infinities too; NaN stays NaN).
@@ -24,15 +23,15 @@ enum class Overflow : std::uint8_t { ieee, saturate };
 /// A binary floating-point format; `precision` counts the hidden bit.
 struct DtypeFormat {
   int bytes;
-  int precision;        // significand bits: 53, 24, 11, 8, 4, 3
-  int exponent_bits;    // 11, 8, 5, 8, 4, 5
-  int min_exponent;     // exponent of the smallest normal: -1022, -126, -14, -126, -6, -14
-  double max;           // largest finite value
+  int precision;      // significand bits: 53, 24, 11, 8, 4, 3
+  int exponent_bits;  // 11, 8, 5, 8, 4, 5
+  int min_exponent;   // exponent of the smallest normal: -1022, -126, -14, -126, -6, -14
+  double max;         // largest finite value
   bool has_infinity;
 
-  double unit_roundoff() const;   // 2^-precision
-  double min_normal() const;      // 2^min_exponent
-  double min_subnormal() const;   // 2^(min_exponent - precision + 1)
+  double unit_roundoff() const;  // 2^-precision
+  double min_normal() const;     // 2^min_exponent
+  double min_subnormal() const;  // 2^(min_exponent - precision + 1)
 };
 
 const DtypeFormat& format_of(Dtype type);

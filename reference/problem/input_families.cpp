@@ -91,13 +91,17 @@ std::pair<std::int64_t, std::int64_t> likely_keys(const Problem& problem, RowPos
 std::int64_t needle_key(const InputRow& row) {
   const auto [first, last] = likely_keys(row.problem, row.at);
   const std::int64_t sk = row.problem.seq_k[static_cast<std::size_t>(row.at.b)];
-  const std::int64_t inside = std::max(first, std::int64_t{0}) +
-                              row.random.below(0, std::max(last - std::max(first, std::int64_t{0}) + 1, std::int64_t{1}));
+  const std::int64_t inside = first + row.random.below(0, std::max(last - first + 1, std::int64_t{1}));
   std::int64_t key = inside;
   switch (row.random.below(1, 4)) {
-    case 0: key = (inside + 8) / 16 * 16 + row.random.below(2, 3) - 1; break;
-    case 1: key = std::array{first - 1, first, last, last + 1}[static_cast<std::size_t>(row.random.below(2, 4))]; break;
-    default: break;
+    case 0:
+      key = (inside + 8) / 16 * 16 + row.random.below(2, 3) - 1;
+      break;
+    case 1:
+      key = std::array{first - 1, first, last, last + 1}[static_cast<std::size_t>(row.random.below(2, 4))];
+      break;
+    default:
+      break;
   }
   return std::clamp(key, std::int64_t{0}, sk - 1);
 }
@@ -187,8 +191,12 @@ void edge(const InputRow& row) {
   const Problem& problem = row.problem;
   const double top = largest_v(problem);
   switch (row.id) {
-    case TensorId::q: normal(row); return scale_row(row, edge_tilt(problem));
-    case TensorId::k: normal(row); return scale_row(row, 1 / edge_tilt(problem));
+    case TensorId::q:
+      normal(row);
+      return scale_row(row, edge_tilt(problem));
+    case TensorId::k:
+      normal(row);
+      return scale_row(row, 1 / edge_tilt(problem));
     case TensorId::v:
       for (std::size_t c = 0; c < row.values.size(); ++c) {
         row.values[c] = top * (1 - row.random.unit(2 * c) / 2) * row.random.sign(2 * c + 1);

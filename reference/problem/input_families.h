@@ -44,12 +44,12 @@ class RowSource {
 /// One row to be filled.
 struct InputRow {
   const Problem& problem;
-  const RowSource& keys;    // the rows of k, for a query that is made to match one
-  double parameter;         // of the family
+  const RowSource& keys;  // the rows of k, for a query that is made to match one
+  double parameter;       // of the family
   TensorId id;
-  RowPosition at;           // representative
+  RowPosition at;  // representative
   RandomStream random;
-  std::span<double> values; // [D] or [Dv]
+  std::span<double> values;  // [D] or [Dv]
 };
 
 using FillRow = void (*)(const InputRow& row);

@@ -59,7 +59,8 @@ Values captured(const Problem& problem, const SafetensorsFile& file, TensorId id
   Values values(is_query_side(id) ? problem.total_q() : problem.total_k(), extents.heads, extents.width);
   std::int64_t token = 0;
   for (std::int64_t b = 0; b < problem.batch(); ++b) {
-    const std::int64_t first_row = (problem.layout == Layout::thd ? 0 : b * extents.rows) + row_of_token(problem, id, b, 0);
+    const std::int64_t first_row =
+        (problem.layout == Layout::thd ? 0 : b * extents.rows) + row_of_token(problem, id, b, 0);
     for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(b)]; ++i, ++token) {
       for (std::int64_t h = 0; h < extents.heads; ++h) {
         const auto first = static_cast<std::ptrdiff_t>(((first_row + i) * extents.heads + h) * extents.width);
@@ -99,8 +100,8 @@ Operand<double> captured_bias(const Problem& problem, const SafetensorsFile& fil
   bias.extent_h = shape.head ? problem.heads_q : 1;
   bias.extent_q = shape.query ? problem.max_q() : 1;
   bias.extent_k = shape.key ? problem.max_k() : 1;
-  bias.data = exact_values(file, "bias", {bias.extent_b, bias.extent_h, bias.extent_q, bias.extent_k},
-                           problem.bias_dtype());
+  bias.data =
+      exact_values(file, "bias", {bias.extent_b, bias.extent_h, bias.extent_q, bias.extent_k}, problem.bias_dtype());
   return bias;
 }
 

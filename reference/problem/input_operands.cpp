@@ -16,7 +16,9 @@ RandomStream stream_of(const Problem& problem, StreamTag tag) {
 }
 
 RandomStream row_stream(const RandomStream& base, std::int64_t b, std::int64_t h, std::int64_t i) {
-  return base.child(static_cast<std::uint64_t>(b)).child(static_cast<std::uint64_t>(h)).child(static_cast<std::uint64_t>(i));
+  return base.child(static_cast<std::uint64_t>(b))
+      .child(static_cast<std::uint64_t>(h))
+      .child(static_cast<std::uint64_t>(i));
 }
 
 template <typename T>
@@ -26,7 +28,8 @@ Operand<T> empty_operand(const Problem& problem, const Broadcast& shape) {
   operand.extent_h = shape.head ? problem.heads_q : 1;
   operand.extent_q = shape.query ? problem.max_q() : 1;
   operand.extent_k = shape.key ? problem.max_k() : 1;
-  operand.data.resize(static_cast<std::size_t>(operand.extent_b * operand.extent_h * operand.extent_q * operand.extent_k));
+  operand.data.resize(
+      static_cast<std::size_t>(operand.extent_b * operand.extent_h * operand.extent_q * operand.extent_k));
   return operand;
 }
 

@@ -38,9 +38,7 @@ class RandomStream {
   }
 
   /// In (0, 1), a multiple of 2^-53.
-  constexpr double unit(std::uint64_t index) const {
-    return (static_cast<double>(word(index) >> 12) + 0.5) * 0x1p-52;
-  }
+  constexpr double unit(std::uint64_t index) const { return (static_cast<double>(word(index) >> 12) + 0.5) * 0x1p-52; }
   /// In (-1, 1), a multiple of 2^-52.
   constexpr double symmetric(std::uint64_t index) const { return 2 * unit(index) - 1; }
   /// -1 or 1.

@@ -12,10 +12,14 @@ namespace {
 
 StreamTag stream_tag(TensorId id) {
   switch (id) {
-    case TensorId::q: return StreamTag::q;
-    case TensorId::k: return StreamTag::k;
-    case TensorId::v: return StreamTag::v;
-    default: return StreamTag::d_o;
+    case TensorId::q:
+      return StreamTag::q;
+    case TensorId::k:
+      return StreamTag::k;
+    case TensorId::v:
+      return StreamTag::v;
+    default:
+      return StreamTag::d_o;
   }
 }
 
@@ -47,7 +51,7 @@ RowSource::RowSource(const Problem& problem, TensorId id)
     : problem_(problem), id_(id), base_(problem.fill.seed, static_cast<std::uint64_t>(stream_tag(id))) {
   const Extents extents = extents_of(problem, id);
   const Strides strides = strides_of(problem, id);
-  one_batch_ = problem.layout != Layout::thd && strides.batch == 0 && extents.batch > 1;
+  one_batch_ = strides.batch == 0 && extents.batch > 1;  // packed tensors have a batch extent of 1
   one_row_ = strides.seq == 0 && extents.rows > 1;
   one_head_ = strides.head == 0 && extents.heads > 1;
 }

@@ -30,15 +30,15 @@ struct Operand {
 };
 
 struct Inputs {
-  Values q;                           // [tokens_q, Hq, D]
-  Values k;                           // [tokens_k, Hkv, D]
-  Values v;                           // [tokens_k, Hkv, Dv]
-  Values d_o;                         // [tokens_q, Hq, Dv]; empty for forward only
-  std::vector<double> d_lse;          // [tokens_q, Hq]; empty unless d_lse
-  Operand<double> bias;               // rounded to bias_dtype
-  Operand<std::uint8_t> mask;         // 1 shows
-  Operand<std::uint8_t> block_mask;   // [B, Hq, ceil(max_q / rows), ceil(max_k / cols)], 1 shows
-  std::vector<double> alibi_slopes;   // [Hq], float32 values
+  Values q;                          // [tokens_q, Hq, D]
+  Values k;                          // [tokens_k, Hkv, D]
+  Values v;                          // [tokens_k, Hkv, Dv]
+  Values d_o;                        // [tokens_q, Hq, Dv]; empty for forward only
+  std::vector<double> d_lse;         // [tokens_q, Hq]; empty unless d_lse
+  Operand<double> bias;              // [B|1, Hq|1, max_q|1, max_k|1]; values of bias_dtype
+  Operand<std::uint8_t> mask;        // [B|1, Hq|1, max_q|1, max_k|1]; 1 shows
+  Operand<std::uint8_t> block_mask;  // [B, Hq, ceil(max_q / rows), ceil(max_k / cols)], 1 shows
+  std::vector<double> alibi_slopes;  // [Hq], float32 values
 };
 
 /// How the errors of a family behave, which decides the bound that judges it (docs/numerics.md).
@@ -47,8 +47,8 @@ enum class FamilyKind : std::uint8_t { random, structured, exact, captured };
 struct Family {
   std::string_view name;
   FamilyKind kind;
-  std::string_view description;      // one line
-  std::string_view parameter;        // what `family:X` means, empty where there is none
+  std::string_view description;  // one line
+  std::string_view parameter;    // what `family:X` means, empty where there is none
   double default_parameter;
 };
 
@@ -58,8 +58,8 @@ const Family& family(std::string_view name);
 
 Inputs make_inputs(const Problem& problem);
 
-/// Philox4x32-10 as the input generator and the dropout of the *oracle* use it is reimplemented elsewhere on purpose;
-/// this one serves inputs alone. Uniform 64-bit word for (seed, stream, index).
+/// Uniform 64-bit word for (seed, stream, index), by the generator of the inputs (input_random.h). It has nothing in
+/// common with the Philox4x32-10 of dropout, which every implementation of the contract writes for itself.
 std::uint64_t random_word(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
 }  // namespace attest

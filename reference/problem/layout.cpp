@@ -37,9 +37,12 @@ Strides strides_of(const Problem& problem, TensorId id) {
   const Extents extents = extents_of(problem, id);
   const std::int64_t token = extents.heads * extents.width;
   switch (problem.layout) {
-    case Layout::bshd: return {.batch = extents.rows * token, .seq = token, .head = extents.width};
-    case Layout::bhsd: return {.batch = extents.rows * token, .seq = extents.width, .head = extents.rows * extents.width};
-    case Layout::thd: break;
+    case Layout::bshd:
+      return {.batch = extents.rows * token, .seq = token, .head = extents.width};
+    case Layout::bhsd:
+      return {.batch = extents.rows * token, .seq = extents.width, .head = extents.rows * extents.width};
+    case Layout::thd:
+      break;
   }
   return {.batch = 0, .seq = token, .head = extents.width};
 }

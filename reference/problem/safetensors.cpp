@@ -33,9 +33,16 @@ struct TypeEntry {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr std::array<TypeEntry, 10> kTypes = {
-    {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I64", 8}, {"I32", 4}, {"U8", 1},
-     {"BOOL", 1}}};
+constexpr std::array<TypeEntry, 10> kTypes = {{{"F64", 8},
+                                               {"F32", 4},
+                                               {"F16", 2},
+                                               {"BF16", 2},
+                                               {"F8_E4M3", 1},
+                                               {"F8_E5M2", 1},
+                                               {"I64", 8},
+                                               {"I32", 4},
+                                               {"U8", 1},
+                                               {"BOOL", 1}}};
 
 [[noreturn]] void refuse(const std::string& file, const std::string& found, const std::string& allowed) {
   throw InvalidRequest(file, found, allowed);
@@ -45,7 +52,8 @@ constexpr std::array<TypeEntry, 10> kTypes = {
 std::string in_quotes(std::string_view name) {
   constexpr std::size_t kShown = 60;
   std::string shown(name.substr(0, kShown));
-  std::replace_if(shown.begin(), shown.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, '?');
+  std::replace_if(
+      shown.begin(), shown.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, '?');
   return fmt::format("\"{}\"{}", shown, name.size() > kShown ? "..." : "");
 }
 
@@ -88,7 +96,8 @@ Metadata parse_metadata(const std::string& file, const Json& entry) {
   if (!entry.is_object()) refuse(file, "__metadata__ that is no object", "an object of strings");
   Metadata metadata;
   for (const auto& [key, value] : entry.items()) {
-    if (!value.is_string()) refuse(file, fmt::format("__metadata__ {} that is no string", in_quotes(key)), "strings alone");
+    if (!value.is_string())
+      refuse(file, fmt::format("__metadata__ {} that is no string", in_quotes(key)), "strings alone");
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -100,7 +109,9 @@ StoredType parse_type(const std::string& file, const std::string& tensor, const 
   }
   std::vector<std::string_view> names;
   for (const TypeEntry& type : kTypes) names.push_back(type.name);
-  refuse(file, fmt::format("tensor {} of dtype {}", in_quotes(tensor), entry.is_string() ? in_quotes(entry.get<std::string>()) : "that is no string"),
+  refuse(file,
+         fmt::format("tensor {} of dtype {}", in_quotes(tensor),
+                     entry.is_string() ? in_quotes(entry.get<std::string>()) : "that is no string"),
          fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
@@ -108,7 +119,8 @@ StoredType parse_type(const std::string& file, const std::string& tensor, const 
 std::vector<std::int64_t> parse_sizes(const std::string& file, const std::string& tensor, const char* field,
                                       const Json& entry) {
   const auto wrong = [&] {
-    refuse(file, fmt::format("tensor {} with a wrong {}", in_quotes(tensor), field), "a list of integers, 0 to 2^63 - 1");
+    refuse(file, fmt::format("tensor {} with a wrong {}", in_quotes(tensor), field),
+           "a list of integers, 0 to 2^63 - 1");
   };
   if (!entry.is_array()) wrong();
   std::vector<std::int64_t> sizes;
@@ -135,10 +147,12 @@ StoredTensor parse_tensor(const std::string& file, const std::string& name, cons
       !entry.contains("data_offsets")) {
     refuse(file, fmt::format("an entry for tensor {}", in_quotes(name)), "exactly dtype, shape and data_offsets");
   }
-  StoredTensor tensor{name, parse_type(file, name, entry["dtype"]), parse_sizes(file, name, "shape", entry["shape"]), {}};
+  StoredTensor tensor{
+      name, parse_type(file, name, entry["dtype"]), parse_sizes(file, name, "shape", entry["shape"]), {}};
   const std::vector<std::int64_t> offsets = parse_sizes(file, name, "data_offsets", entry["data_offsets"]);
   if (offsets.size() != 2) {
-    refuse(file, fmt::format("tensor {} with {} data_offsets", in_quotes(name), offsets.size()), "a first and a last one");
+    refuse(file, fmt::format("tensor {} with {} data_offsets", in_quotes(name), offsets.size()),
+           "a first and a last one");
   }
   const auto [begin, end] = std::pair(offsets[0], offsets[1]);
   const std::string range = fmt::format("tensor {} at bytes {} to {}", in_quotes(name), begin, end);
@@ -146,12 +160,14 @@ StoredTensor parse_tensor(const std::string& file, const std::string& name, cons
     refuse(file, range, fmt::format("a range within the {} bytes of data", data.size()));
   }
   if (begin % static_cast<std::int64_t>(bytes_of(tensor.type)) != 0) {
-    refuse(file, range, fmt::format("a multiple of {} bytes, the size of an element, as first byte", bytes_of(tensor.type)));
+    refuse(file, range,
+           fmt::format("a multiple of {} bytes, the size of an element, as first byte", bytes_of(tensor.type)));
   }
   const std::optional<std::int64_t> bytes = bytes_of_shape(tensor.type, tensor.shape);
   if (bytes != end - begin) {
-    refuse(file, range, bytes ? fmt::format("{} bytes for {}", *bytes, describe(tensor))
-                              : fmt::format("a shape with fewer than 2^63 bytes, not {}", describe(tensor)));
+    refuse(file, range,
+           bytes ? fmt::format("{} bytes for {}", *bytes, describe(tensor))
+                 : fmt::format("a shape with fewer than 2^63 bytes, not {}", describe(tensor)));
   }
   tensor.data = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
   return tensor;
@@ -243,17 +259,26 @@ std::vector<double> values_of(const StoredTensor& tensor, const std::string& fil
   };
   constexpr std::int64_t kExact = std::int64_t{1} << 53;  // integers up to here are doubles
   switch (tensor.type) {
-    case StoredType::i64: read_integers(-kExact, kExact); break;
-    case StoredType::i32: read_integers(std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()); break;
-    case StoredType::u8: read_integers(std::uint8_t{0}, std::uint8_t{255}); break;
-    default: read_integers(std::uint8_t{0}, std::uint8_t{1}); break;
+    case StoredType::i64:
+      read_integers(-kExact, kExact);
+      break;
+    case StoredType::i32:
+      read_integers(std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max());
+      break;
+    case StoredType::u8:
+      read_integers(std::uint8_t{0}, std::uint8_t{255});
+      break;
+    default:
+      read_integers(std::uint8_t{0}, std::uint8_t{1});
+      break;
   }
   return values;
 }
 
 std::vector<std::byte> serialise(std::vector<StoredTensor> tensors, const Metadata& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return std::pair(bytes_of(b.type), std::string_view(a.name)) < std::pair(bytes_of(a.type), std::string_view(b.name));
+    return std::pair(bytes_of(b.type), std::string_view(a.name)) <
+           std::pair(bytes_of(a.type), std::string_view(b.name));
   });
   Json header = Json::object();
   if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
@@ -265,7 +290,8 @@ std::vector<std::byte> serialise(std::vector<StoredTensor> tensors, const Metada
       refuse("safetensors", in_quotes(tensor.name), "each tensor name once, and none called __metadata__");
     }
     if (bytes_of_shape(tensor.type, tensor.shape) != static_cast<std::int64_t>(tensor.data.size())) {
-      refuse("safetensors", fmt::format("{} bytes for tensor {}", tensor.data.size(), in_quotes(tensor.name)), describe(tensor));
+      refuse("safetensors", fmt::format("{} bytes for tensor {}", tensor.data.size(), in_quotes(tensor.name)),
+             describe(tensor));
     }
     header[tensor.name] = {{"dtype", name_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
   }
