@@ -9,7 +9,8 @@
 namespace attest {
 namespace {
 
-constexpr double kHidden = -std::numeric_limits<double>::infinity();
+template <typename Real>
+constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
 
 }  // namespace
 
@@ -19,14 +20,22 @@ Scores::Scores(const Problem& problem, const Inputs& inputs)
 
 void Scores::finish(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<double> row,
                     std::span<double> slope) const {
+  finish_scaled<double>(b, h, i, first, scale_, row, slope);
+}
+
+template <typename Real>
+void Scores::finish_scaled(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, double scale,
+                           std::span<Real> row, std::span<Real> slope) const {
   const std::size_t count = row.size();
-  for (std::size_t n = 0; n < count; ++n) row[n] *= scale_;
+  const Real factor = static_cast<Real>(scale);
+  for (std::size_t n = 0; n < count; ++n) row[n] *= factor;
   if (softcap_ > 0) {
+    const Real cap = static_cast<Real>(softcap_);
     for (std::size_t n = 0; n < count; ++n) {
-      const double ratio = row[n] / softcap_;
-      row[n] = softcap_ * std::tanh(ratio);
+      const Real ratio = row[n] / cap;
+      row[n] = cap * std::tanh(ratio);
       // 1 - tanh^2 as 1 / cosh^2: 1 - tanh would lose all digits where the cap is hard.
-      const double secant = 1 / std::cosh(ratio);
+      const Real secant = 1 / std::cosh(ratio);
       if (!slope.empty()) slope[n] = secant * secant;
     }
   }
@@ -34,34 +43,41 @@ void Scores::finish(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t
   hide(b, h, i, first, row);
 }
 
-void Scores::add_bias(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<double> row) const {
+template void Scores::finish_scaled(std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, std::span<float>,
+                                    std::span<float>) const;
+template void Scores::finish_scaled(std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, std::span<double>,
+                                    std::span<double>) const;
+
+template <typename Real>
+void Scores::add_bias(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<Real> row) const {
   const std::int64_t count = static_cast<std::int64_t>(row.size());
   if (!inputs_.bias.empty()) {
-    for (std::int64_t n = 0; n < count; ++n) row[n] += inputs_.bias.at(b, h, i, first + n);
+    for (std::int64_t n = 0; n < count; ++n) row[n] += static_cast<Real>(inputs_.bias.at(b, h, i, first + n));
   }
   if (problem_.alibi) {
-    const double slope = inputs_.alibi_slopes[h];
+    const Real slope = static_cast<Real>(inputs_.alibi_slopes[h]);
     const std::int64_t diagonal = i + problem_.seq_k[b] - problem_.seq_q[b];
-    for (std::int64_t n = 0; n < count; ++n) row[n] -= slope * static_cast<double>(std::abs(diagonal - first - n));
+    for (std::int64_t n = 0; n < count; ++n) row[n] -= slope * static_cast<Real>(std::abs(diagonal - first - n));
   }
 }
 
-void Scores::hide(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<double> row) const {
+template <typename Real>
+void Scores::hide(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<Real> row) const {
   const std::int64_t count = static_cast<std::int64_t>(row.size());
   const KeyRange range = key_range(problem_, b, i);
   const std::int64_t shown_from = std::clamp<std::int64_t>(range.first - first, 0, count);
   const std::int64_t shown_to = std::clamp<std::int64_t>(range.last - first, shown_from, count);
-  std::fill(row.begin(), row.begin() + shown_from, kHidden);
-  std::fill(row.begin() + shown_to, row.end(), kHidden);
+  std::fill(row.begin(), row.begin() + shown_from, kHidden<Real>);
+  std::fill(row.begin() + shown_to, row.end(), kHidden<Real>);
   if (problem_.mask) {
     for (std::int64_t n = shown_from; n < shown_to; ++n) {
-      if (inputs_.mask.at(b, h, i, first + n) == 0) row[n] = kHidden;
+      if (inputs_.mask.at(b, h, i, first + n) == 0) row[n] = kHidden<Real>;
     }
   }
   if (problem_.block) {
     const std::int64_t tile_row = i / problem_.block->rows;
     for (std::int64_t n = shown_from; n < shown_to; ++n) {
-      if (inputs_.block_mask.at(b, h, tile_row, (first + n) / problem_.block->cols) == 0) row[n] = kHidden;
+      if (inputs_.block_mask.at(b, h, tile_row, (first + n) / problem_.block->cols) == 0) row[n] = kHidden<Real>;
     }
   }
 }

@@ -22,6 +22,10 @@ class Scores {
   /// 1 - tanh^2, the derivative of the softcap.
   void finish(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<double> row,
               std::span<double> slope = {}) const;
+  /// The same for products <q, k> / unit in float or double, `scale` times unit given; used by the error bounds.
+  template <typename Real>
+  void finish_scaled(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, double scale,
+                     std::span<Real> row, std::span<Real> slope) const;
 
   /// Keys that some query of [i, i + count) may see, by causal, window and length.
   KeyRange keys_of(std::int64_t b, std::int64_t i, std::int64_t count) const;
@@ -35,8 +39,10 @@ class Scores {
   double scale() const { return scale_; }
 
  private:
-  void add_bias(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<double> row) const;
-  void hide(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<double> row) const;
+  template <typename Real>
+  void add_bias(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<Real> row) const;
+  template <typename Real>
+  void hide(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first, std::span<Real> row) const;
 
   const Problem& problem_;
   const Inputs& inputs_;

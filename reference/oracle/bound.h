@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Error bounds for every element that a kernel returns, from the inputs and the kernel's declared arithmetic. A correct
+// kernel satisfies |got - exact| <= bound; docs/numerics.md derives it.
+//
+//   const NumericsProfile profile = make_profile(numerics, problem);
+//   const ExactWithBounds truth = exact_attention_with_bounds(problem, inputs, profile, BoundMode::gen);
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/oracle/exact.h"
+#include "reference/oracle/numerics_profile.h"
+
+namespace attest {
+
+/// gen: rounding errors add like a random walk (4 standard deviations), for inputs without structure.
+/// det: the worst case, for every input and every order of summation.
+/// captured: gen with 6 standard deviations and rounding of P that may be common to a row, for real data.
+enum class BoundMode : std::uint8_t { gen, det, captured };
+
+/// Shapes as in Exact. Infinity where no bound can be stated: rows with a NaN or infinite result, and those whose
+/// scores are so large that the declared arithmetic decides nothing about them (docs/numerics.md, "Trust").
+struct Bounds {
+  Values o;                      // [tokens_q, Hq, Dv]
+  std::vector<double> lse;       // [tokens_q, Hq]
+  Values dq;                     // [tokens_q, Hq, D]; gradients empty for forward only
+  Values dk;                     // [tokens_k, Hkv, D]
+  Values dv;                     // [tokens_k, Hkv, Dv]
+  Operand<double> d_bias;        // shape of the bias; empty unless asked for
+  std::int64_t unspecified = 0;  // how many of all these are infinite
+};
+
+struct ExactWithBounds {
+  Exact exact;
+  Bounds bounds;
+};
+
+ExactWithBounds exact_attention_with_bounds(const Problem& problem, const Inputs& inputs,
+                                            const NumericsProfile& profile, BoundMode mode);
+
+/// The bounds alone, around an exact result of the same problem.
+Bounds error_bounds(const Problem& problem, const Inputs& inputs, const Exact& exact, const NumericsProfile& profile,
+                    BoundMode mode);
+
+}  // namespace attest
