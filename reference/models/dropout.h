@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models' own dropout mask: Philox4x32-10 (Salmon et al. 2011) with key = seed and counter
-// (j / 4, i, b * Hq + h, offset); word j % 4 below rint((1 - p) 2^32) keeps (b, h, i, j). Written apart from the
+// (j / 4, i, b * Hq + h, offset); word j % 4 below (1 - p) 2^32 keeps (b, h, i, j). Written apart from the
 // oracle's on purpose.
 #pragma once
 
@@ -28,7 +28,7 @@ inline std::array<std::uint32_t, 4> philox_words(std::array<std::uint32_t, 4> co
 class DropoutRow {
  public:
   DropoutRow(double p, std::uint64_t seed, std::uint64_t offset, std::int64_t head_index, std::int64_t i)
-      : threshold_(static_cast<std::uint64_t>(std::rint((1.0 - p) * 4294967296.0))),
+      : threshold_(static_cast<std::uint64_t>(std::ceil((1.0 - p) * 4294967296.0))),
         seed_(seed), counter_{0, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(head_index),
                               static_cast<std::uint32_t>(offset)} {}
 

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "reference/models/dropout.h"
+#include "reference/models/fp8_operands.h"
+#include "reference/models/ledger.h"
 
 namespace attest {
 
@@ -31,14 +33,21 @@ std::vector<Real> transposed_blocks(const std::vector<Real>& x, std::int64_t row
 }  // namespace
 
 template <typename Real>
-KeyValues<Real>::KeyValues(const CallView& view, std::int64_t b, std::int64_t head_kv, std::int64_t key_tile)
-    : dim_(view.problem().dim), dim_v_(view.problem().dim_v), key_tile_(key_tile) {
+KeyValues<Real>::KeyValues(const CallView& view, std::int64_t b, std::int64_t head_kv, const ModelOptions& options)
+    : dim_(view.problem().dim), dim_v_(view.problem().dim_v), key_tile_(options.key_tile) {
+  if (options.ledger != nullptr && options.ledger->counts_only()) return;
   const std::int64_t keys = view.keys(b);
   const std::int32_t type = view.problem().dtype;
   k_.resize(static_cast<std::size_t>(keys * dim_));
   v_.resize(static_cast<std::size_t>(keys * dim_v_));
   view.read(view.call().k, CallView::Side::key, type, b, head_kv, dim_, k_.data());
   view.read(view.call().v, CallView::Side::key, type, b, head_kv, dim_v_, v_.data());
+  if (options.fp8) {
+    if (options.fp8->incoherent) mix_columns(k_.data(), keys, dim_);
+    const std::int64_t rows = options.fp8->per_block ? key_tile_ : keys;
+    quantise(k_.data(), keys, dim_, rows);
+    quantise(v_.data(), keys, dim_v_, rows);
+  }
   k_transposed_ = transposed_blocks(k_, keys, dim_, key_tile_);
   v_transposed_ = transposed_blocks(v_, keys, dim_v_, key_tile_);
   k_finite_ = all_finite(k_);
@@ -56,10 +65,16 @@ Matrix<const Real> KeyValues<Real>::v_transposed(std::int64_t j) const {
 }
 
 template <typename Real>
-Head<Real>::Head(const CallView& view, const KeyValues<Real>& kv, std::int64_t b, std::int64_t h)
+Head<Real>::Head(const CallView& view, const KeyValues<Real>& kv, std::int64_t b, std::int64_t h,
+                 const ModelOptions& options)
     : view_(view), kv_(kv), b_(b), h_(h) {
+  if (options.ledger != nullptr && options.ledger->counts_only()) return;
   q_.resize(static_cast<std::size_t>(queries() * dim()));
   view.read(view.call().q, CallView::Side::query, view.problem().dtype, b, h, dim(), q_.data());
+  if (options.fp8) {
+    if (options.fp8->incoherent) mix_columns(q_.data(), queries(), dim());
+    quantise(q_.data(), queries(), dim(), options.fp8->per_block ? options.query_tile : queries());
+  }
   q_finite_ = all_finite(q_);
 }
 
@@ -86,9 +101,7 @@ bool Head<Real>::any_seen(const Tile& tile) const {
 }
 
 template <typename Real>
-void Head<Real>::scores(const Tile& tile, Matrix<Real> s, const Matrix<Real>* capped) const {
-  for (std::int64_t r = 0; r < tile.rows; ++r) std::fill_n(s.row(r), tile.cols, Real(0));
-  multiply_add<Real>(tile.rows, tile.cols, dim(), q(tile.i), kv_.k_transposed(tile.j), s);
+void Head<Real>::finish_scores(const Tile& tile, Matrix<Real> s, const Matrix<Real>* capped) const {
   for (std::int64_t r = 0; r < tile.rows; ++r)
     finish_row(tile.i + r, tile, s.row(r), capped == nullptr ? nullptr : capped->row(r));
 }

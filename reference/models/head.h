@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model computes on: one sequence's keys and values (KeyValues) and one query head of it (Head), converted
 // once to the arithmetic type, and the tiles of scores and dropout that every model needs. Real is double for f64
-// problems and float for all others.
+// problems and float for all others. With a ledger that only counts they hold no data.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "reference/models/call_view.h"
 #include "reference/models/matmul.h"
+#include "reference/models/model_options.h"
 
 namespace attest {
 
@@ -27,7 +28,7 @@ template <typename Real>
 class KeyValues {
  public:
   /// Transposed copies are laid out in blocks of `key_tile` keys.
-  KeyValues(const CallView& view, std::int64_t b, std::int64_t head_kv, std::int64_t key_tile);
+  KeyValues(const CallView& view, std::int64_t b, std::int64_t head_kv, const ModelOptions& options);
 
   Matrix<const Real> k(std::int64_t j) const { return {k_.data() + j * dim_, dim_}; }      // [Sk - j, D]
   Matrix<const Real> v(std::int64_t j) const { return {v_.data() + j * dim_v_, dim_v_}; }  // [Sk - j, Dv]
@@ -41,13 +42,13 @@ class KeyValues {
   std::int64_t dim_, dim_v_, key_tile_;
   std::vector<Real> k_, v_;                        // [Sk, D], [Sk, Dv]
   std::vector<Real> k_transposed_, v_transposed_;  // per block [D, key_tile], [Dv, key_tile]
-  bool k_finite_, v_finite_;
+  bool k_finite_ = true, v_finite_ = true;
 };
 
 template <typename Real>
 class Head {
  public:
-  Head(const CallView& view, const KeyValues<Real>& kv, std::int64_t b, std::int64_t h);
+  Head(const CallView& view, const KeyValues<Real>& kv, std::int64_t b, std::int64_t h, const ModelOptions& options);
 
   const CallView& view() const { return view_; }
   const KeyValues<Real>& kv() const { return kv_; }
@@ -66,8 +67,9 @@ class Head {
 
   /// Whether range and block mask leave anything of the tile to see; false lets a model skip it.
   bool any_seen(const Tile& tile) const;
-  /// Scores as the contract has them, -inf where hidden; `capped` also gets 1 - tanh^2 of the softcap when asked for.
-  void scores(const Tile& tile, Matrix<Real> s, const Matrix<Real>* capped = nullptr) const;  // [rows, cols] each
+  /// Makes scores of products <q, k>: scale, softcap, biases, and -inf where hidden; `capped` also gets 1 - tanh^2 of
+  /// the softcap when asked for.
+  void finish_scores(const Tile& tile, Matrix<Real> s, const Matrix<Real>* capped = nullptr) const;  // [rows, cols]
   /// Sets x to 0 where dropout does not keep (i, j), and multiplies by `factor` elsewhere; nothing without dropout.
   void drop(const Tile& tile, Matrix<Real> x, Real factor) const;  // [rows, cols]
 
@@ -78,7 +80,7 @@ class Head {
   const KeyValues<Real>& kv_;
   std::int64_t b_, h_;
   std::vector<Real> q_;  // [Sq, D]
-  bool q_finite_;
+  bool q_finite_ = true;
 };
 
 }  // namespace attest

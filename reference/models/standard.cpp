@@ -12,6 +12,7 @@
 #include "reference/models/builtin_call.h"
 #include "reference/models/d_bias.h"
 #include "reference/models/exponential.h"
+#include "reference/models/forward_steps.h"
 #include "reference/models/head.h"
 #include "reference/models/rounding.h"
 #include "reference/models/row_reductions.h"
@@ -46,7 +47,8 @@ class StandardHead {
     const bool d_o_finite = all_finite(d_o);
     softmax(false);
     std::vector<Real> ds(s_.size());  // [Sq, Sk] dP, then dS
-    multiply_add<Real>(rows, cols_, width, {d_o.data(), width}, head_.kv().v_transposed(0), matrix(ds));
+    product_of<Real>(options_, rows, cols_, width, {d_o.data(), width}, head_.kv().v_transposed(0), matrix(ds), nullptr,
+                     false);
     head_.drop(whole_, matrix(ds), head_.keep_factor());
     for (std::int64_t i = 0; i < rows; ++i) score_gradient_row(i, ds.data() + i * cols_);
     head_.drop(whole_, matrix(p_), head_.keep_factor());
@@ -72,7 +74,11 @@ class StandardHead {
   void softmax(bool write_lse) {
     if (!write_lse && head_.view().problem().softcap > 0) capped_.resize(s_.size());
     const Matrix<Real> factors{capped_.data(), cols_};
-    head_.scores(whole_, matrix(s_), capped_.empty() ? nullptr : &factors);
+    std::fill(s_.begin(), s_.end(), Real(0));
+    product_of<Real>(options_, whole_.rows, cols_, head_.dim(), head_.q(0), head_.kv().k_transposed(0), matrix(s_),
+                     nullptr, false);
+    head_.finish_scores(whole_, matrix(s_), capped_.empty() ? nullptr : &factors);
+    round_all(options_.s, s_.data(), count(s_));
     p_ = s_;
     for (std::int64_t i = 0; i < whole_.rows; ++i) {
       Real* p = p_.data() + i * cols_;
@@ -112,11 +118,9 @@ class StandardHead {
 
   void product(bool finite, std::int64_t rows, std::int64_t cols, std::int64_t depth, const std::vector<Real>& a,
                std::int64_t a_stride, Matrix<const Real> b, std::vector<Real>& c, bool transposed_seen) {
-    if (finite)
-      multiply_add<Real>(rows, cols, depth, {a.data(), a_stride}, b, {c.data(), cols});
-    else
-      multiply_add_seen<Real>(rows, cols, depth, {a.data(), a_stride}, b, {c.data(), cols}, {s_.data(), cols_},
-                              transposed_seen);
+    const Matrix<const Real> seen{s_.data(), cols_};
+    product_of<Real>(options_, rows, cols, depth, {a.data(), a_stride}, b, {c.data(), cols}, finite ? nullptr : &seen,
+                     transposed_seen);
   }
 
   const Head<Real>& head_;
@@ -134,11 +138,11 @@ void run(const attest_call& call, const ModelOptions& options, std::int32_t dire
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t g = 0; g < problem.heads_kv; ++g) {
       const std::int64_t keys = view.keys(b);
-      const KeyValues<Real> kv(view, b, g, std::max<std::int64_t>(keys, 1));
+      const KeyValues<Real> kv(view, b, g, options);
       std::vector<Real> dk(static_cast<std::size_t>(keys * problem.dim));
       std::vector<Real> dv(static_cast<std::size_t>(keys * problem.dim_v));
       for (std::int64_t h = g * view.group(); h < (g + 1) * view.group(); ++h) {
-        const Head<Real> head(view, kv, b, h);
+        const Head<Real> head(view, kv, b, h, options);
         StandardHead<Real> standard(head, options);
         if (direction == ATTEST_FORWARD)
           standard.forward();
