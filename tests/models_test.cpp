@@ -78,8 +78,8 @@ const char* const kFeatures[] = {
     "heads=2 dim=8 q=70,9 k=70,80 mask=bhqk:0.5",
     "heads=2 dim=8 q=70,9 k=70,80 mask=111k:0.1",
     "heads=2 dim=8 q=70,9 k=70,180 block=16x32:random=0.5",
-    "heads=2 dim=8 q=70,9 k=70,180 block=3x5:local=1 causal=top-left window=20,-1 softcap=1 alibi=on dropout=0.4@9 "
-    "dlse=on",
+    ("heads=2 dim=8 q=70,9 k=70,180 block=3x5:local=1 causal=top-left window=20,-1 softcap=1 alibi=on dropout=0.4@9 "
+     "dlse=on"),
     "batch=2 heads=4/2 dim=8 q=12 k=9 strides.q=0,8,96 strides.k=72,8,0 strides.v=0,8,72",
     "batch=2 heads=4/2 dim=8 q=12 k=9 strides.o=1000,70,9 strides.do=1200,8,100 strides.dk=2000,50,900",
 };
