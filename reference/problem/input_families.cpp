@@ -282,7 +282,7 @@ const Family& family(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += known.name;
   }
-  throw InvalidRequest("fill", std::string(name), "one of " + names);
+  throw InvalidRequest("fill", name.empty() ? "nothing" : std::string(name), "one of " + names);
 }
 
 FillRow fill_row_of(const Family& family) {
