@@ -71,6 +71,8 @@ function(attest_add_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   attest_target_settings(${name})
+  # Tests check values; what they call is optimised, they themselves need only build fast.
+  target_compile_options(${name} PRIVATE -O1)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600

@@ -83,7 +83,8 @@ struct BlockMask {
   bool operator==(const BlockMask&) const = default;
 };
 
-/// Philox4x32-10 with key = seed and counter (j / 4, i, b * Hq + h, offset); word j % 4 < (1 - p) * 2^32 keeps (b, h, i, j).
+/// Philox4x32-10 with key = seed and counter (j / 4, i, b * Hq + h, offset); word j % 4 < (1 - p) * 2^32 keeps (b, h, i, j);
+/// the product is not rounded, so that the threshold as an integer is its ceiling.
 struct Dropout {
   double p = 0;
   std::uint64_t seed = 0;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verify/check.h"
+
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/oracle/bound.h"
+#include "reference/problem/inputs.h"
+#include "reference/problem/invalid_request.h"
+#include "reference/verify/conventions.h"
+#include "reference/verify/judge.h"
+#include "reference/verify/run_kernel.h"
+
+namespace attest {
+namespace {
+
+constexpr double kMostUnspecified = 0.01;  // share of a tensor for which no bound can be stated
+
+BoundMode bound_mode(const Problem& problem) {
+  switch (family(problem.fill.family).kind) {
+    case FamilyKind::random: return BoundMode::gen;
+    case FamilyKind::captured: return BoundMode::captured;
+    case FamilyKind::structured:
+    case FamilyKind::exact: break;
+  }
+  return BoundMode::det;
+}
+
+/// [tokens, heads] as Values of width 1.
+Values as_values(const std::vector<double>& data, std::int64_t tokens, std::int64_t heads) {
+  Values values;
+  values.tokens = tokens;
+  values.heads = heads;
+  values.width = 1;
+  values.data = data;
+  return values;
+}
+
+/// The bias gradient as Values of one "sequence" of [b, h] heads, rows i and columns j.
+Values as_values(const Operand<double>& operand) {
+  Values values;
+  values.tokens = operand.extent_b * operand.extent_h * operand.extent_q;
+  values.heads = 1;
+  values.width = operand.extent_k;
+  values.data = operand.data;
+  return values;
+}
+
+void judge_all(const Problem& p, const ExactWithBounds& truth, const Outputs& got, Verdict& verdict) {
+  const auto judge = [&](const char* name, const std::vector<std::int64_t>& lengths, const Values& want,
+                         const Values& have, const Values& bound, Dtype type) {
+    verdict.tensors.push_back(judge_tensor(name, lengths, want, have, bound, type));
+  };
+  const Exact& exact = truth.exact;
+  if (p.wants_forward()) {
+    judge("o", p.seq_q, exact.o, got.o, truth.bounds.o, p.output_dtype());
+    judge("lse", p.seq_q, as_values(exact.lse, p.total_q(), p.heads_q), as_values(got.lse, p.total_q(), p.heads_q),
+          as_values(truth.bounds.lse, p.total_q(), p.heads_q), p.lse_dtype());
+  }
+  if (p.wants_backward()) {
+    judge("dq", p.seq_q, exact.dq, got.dq, truth.bounds.dq, p.output_dtype());
+    judge("dk", p.seq_k, exact.dk, got.dk, truth.bounds.dk, p.output_dtype());
+    judge("dv", p.seq_k, exact.dv, got.dv, truth.bounds.dv, p.output_dtype());
+    if (p.d_bias) {
+      const Values want = as_values(exact.d_bias);
+      const std::vector<std::int64_t> rows = {want.tokens};
+      judge("dbias", rows, want, as_values(got.d_bias), as_values(truth.bounds.d_bias), p.lse_dtype());
+    }
+  }
+}
+
+/// A single gradient may be too small to be judged (one key has no dq and dk to speak of); the case has no power where
+/// o, or all gradients together, could be zero unseen.
+std::string powerless_direction(const Verdict& verdict) {
+  std::string gradients;
+  bool any_gradient = false;
+  bool all_powerless = true;
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    if (tensor.tensor == "o" && tensor.powerless) return "o";
+    if (tensor.tensor == "o" || tensor.tensor == "lse") continue;
+    any_gradient = true;
+    all_powerless &= tensor.powerless;
+    gradients += (gradients.empty() ? "" : ", ") + tensor.tensor;
+  }
+  return any_gradient && all_powerless ? gradients : "";
+}
+
+void decide(const KernelRun& run, Verdict& verdict) {
+  if (!run.refusal.empty()) {
+    verdict.state = State::unsupported;
+    verdict.reason = run.refusal;
+    return;
+  }
+  if (!run.error.empty()) {
+    verdict.state = State::error;
+    verdict.reason = run.error;
+    return;
+  }
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    if (tensor.wrong > 0) verdict.state = State::fail;
+  }
+  if (!verdict.findings.empty()) verdict.state = State::fail;
+  if (verdict.state == State::fail) return;
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    if (static_cast<double>(tensor.unspecified) > kMostUnspecified * static_cast<double>(tensor.total)) {
+      verdict.reason = fmt::format("no bound can be stated for {} of {} elements of {}", tensor.unspecified, tensor.total,
+                                   tensor.tensor);
+    }
+  }
+  if (const std::string powerless = powerless_direction(verdict); !powerless.empty()) {
+    verdict.reason = fmt::format("an all-zero {} would pass: the bounds are larger than the values", powerless);
+  }
+  if (!verdict.reason.empty()) verdict.state = State::untrusted;
+}
+
+}  // namespace
+
+Verdict check(const Kernel& kernel, const Problem& problem, DeviceMemory& memory, const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Verdict verdict;
+  verdict.kernel = kernel.name();
+  verdict.request = kernel.request();
+  verdict.problem = problem;
+  verdict.reason = kernel.why_unsupported(problem);
+  if (!verdict.reason.empty()) {
+    verdict.state = State::unsupported;
+    return verdict;
+  }
+  check_size(problem, options.byte_limit);
+  const Inputs inputs = make_inputs(problem);
+  const NumericsProfile profile = make_profile(kernel.numerics(problem), problem);
+  ExactWithBounds truth = exact_attention_with_bounds(problem, inputs, profile, bound_mode(problem));
+  apply_conventions(kernel.table().conventions, problem, inputs, truth);
+  const KernelRun run = run_kernel(kernel, problem, inputs, truth.exact, memory);
+  verdict.findings = run.findings;
+  if (run.judgeable()) judge_all(problem, truth, run.outputs, verdict);
+  decide(run, verdict);
+  verdict.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return verdict;
+}
+
+}  // namespace attest

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/verify/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/problem/inputs.h"
+#include "reference/problem/layout.h"
+
+namespace attest {
+namespace {
+
+constexpr int kPercent = 100;
+
+/// True in `percent` of the draws.
+bool chance(int percent) { return *rc::gen::inRange(0, kPercent) < percent; }
+
+std::int64_t between(std::int64_t least, std::int64_t most) { return *rc::gen::inRange<std::int64_t>(least, most + 1); }
+
+template <typename T>
+T one_of(std::vector<T> values) {
+  return *rc::gen::elementOf(std::move(values));
+}
+
+std::int64_t draw_length(const CaseSpace& space) {
+  const std::int64_t tile = one_of(space.tiles);
+  const int kind = *rc::gen::inRange(0, 12);
+  std::int64_t length = 0;
+  switch (kind) {
+    case 0: length = between(0, 1); break;
+    case 1: length = between(2, 9); break;
+    case 2: length = tile - 1; break;
+    case 3: length = tile; break;
+    case 4: length = tile + 1; break;
+    case 5: length = tile + tile / 2; break;
+    case 6: length = 2 * tile + between(-1, 1); break;
+    case 7: length = between(1, space.longest); break;
+    default: length = between(1, 2 * tile); break;
+  }
+  return std::min(length, space.longest);
+}
+
+void draw_types(Problem& p) {
+  p.dtype = *rc::gen::weightedElement<Dtype>({{30, Dtype::f32}, {30, Dtype::f16}, {30, Dtype::bf16}, {6, Dtype::f64},
+                                              {5, Dtype::f8e4m3}, {4, Dtype::f8e5m2}});
+  if (p.dtype != Dtype::f64 && chance(10)) p.out_dtype = one_of<Dtype>({Dtype::f32, Dtype::f16, Dtype::bf16});
+}
+
+void draw_heads(Problem& p) {
+  const std::int64_t ratio = *rc::gen::weightedElement<std::int64_t>({{5, 1}, {3, 2}, {2, 3}, {2, 4}, {1, 8}});
+  p.heads_kv = *rc::gen::weightedElement<std::int64_t>({{4, 1}, {4, 2}, {2, 3}});
+  p.heads_q = p.heads_kv * ratio;
+  p.dim = *rc::gen::weightedElement<std::int64_t>(
+      {{6, 64}, {3, 32}, {2, 16}, {2, 128}, {1, 96}, {1, 72}, {1, 40}, {1, 80}, {1, 8}, {1, 1}, {1, 3}, {1, 104}, {1, 192}});
+  if (chance(20)) {
+    const std::int64_t width = one_of<std::int64_t>({8, 16, 32, 64, 128, 5});
+    if (width != p.dim) p.dim_v = width;
+  }
+}
+
+void draw_lengths(Problem& p, const CaseSpace& space) {
+  const std::int64_t batch = *rc::gen::weightedElement<std::int64_t>({{5, 1}, {3, 2}, {2, 3}, {1, 5}});
+  p.layout = one_of<Layout>({Layout::bshd, Layout::bhsd, Layout::thd});
+  p.pad = p.layout != Layout::thd && chance(30) ? PadSide::left : PadSide::right;
+  p.seq_q.clear();
+  p.seq_k.clear();
+  const bool ragged = p.layout == Layout::thd || chance(40);
+  const int relation = *rc::gen::inRange(0, 4);  // 0: Sq = Sk, 1: few queries, else independent
+  for (std::int64_t b = 0; b < batch; ++b) {
+    if (b > 0 && !ragged) {
+      p.seq_q.push_back(p.seq_q.front());
+      p.seq_k.push_back(p.seq_k.front());
+      continue;
+    }
+    p.seq_k.push_back(draw_length(space));
+    p.seq_q.push_back(relation == 0 ? p.seq_k.back() : relation == 1 ? between(0, 4) : draw_length(space));
+  }
+  if (chance(20)) p.extent_q = p.rows_q() + between(1, 3);
+  if (chance(20)) p.extent_k = p.rows_k() + (chance(50) ? between(1, 3) : one_of(space.tiles));
+}
+
+void draw_scores(Problem& p) {
+  if (chance(20)) p.scale = one_of<double>({1.0, 0.0, -0.25, 1e-4, 0.5, 0.0883883461356163});
+  if (chance(15)) p.softcap = one_of<double>({15.0, 1.0, 50.0});
+  if (chance(15)) p.alibi = true;
+  if (chance(20)) {
+    Bias bias;
+    bias.shape = {chance(40), chance(40), chance(80), chance(90)};
+    if (p.dtype != Dtype::f64 && chance(30)) bias.dtype = Dtype::f32;
+    if (chance(25)) bias.hide = one_of<double>({0.1, 0.5, 0.9});
+    p.bias = bias;
+  }
+}
+
+void draw_masks(Problem& p, const CaseSpace& space) {
+  if (chance(45)) p.causal = one_of<Causal>({Causal::top_left, Causal::bottom_right, Causal::bottom_right});
+  if (chance(25)) {
+    const auto side = [&space] {
+      const std::int64_t tile = one_of(space.tiles);
+      return one_of<std::int64_t>({-1, 0, 1, 2, 7, tile - 1, tile, tile + 1});
+    };
+    Window window{side(), side(), Causal::none};
+    if (p.causal == Causal::none && chance(30)) window.alignment = Causal::top_left;
+    p.window = window;
+  }
+  if (chance(12)) p.mask = ExplicitMask{{chance(40), chance(40), chance(80), chance(90)}, one_of<double>({0.5, 0.1, 0.9, 1.0})};
+  if (chance(12)) {
+    BlockMask block;
+    block.rows = one_of<std::int64_t>({16, 64, 1, 24});
+    block.cols = one_of<std::int64_t>({16, 64, 8, 128});
+    if (chance(50)) block.local = between(0, 1);
+    if (chance(40)) block.global = 1;
+    if (chance(70)) block.random = one_of<double>({0.3, 0.6});
+    p.block = block;
+  }
+  if (chance(15)) {
+    p.dropout = Dropout{one_of<double>({0.1, 0.5, 0.0, 0.9}), static_cast<std::uint64_t>(between(0, 1 << 20)),
+                        static_cast<std::uint64_t>(chance(50) ? 0 : between(1, 1000))};
+  }
+}
+
+void draw_direction(Problem& p, const CaseSpace& space) {
+  p.direction = space.direction;
+  if (p.direction == Direction::both && chance(25)) p.direction = one_of<Direction>({Direction::forward, Direction::backward});
+  if (!p.wants_backward()) return;
+  p.d_lse = chance(15);
+  p.d_bias = p.bias.has_value() && chance(60);
+}
+
+/// Families on which the values of this type cannot be judged are no use: float32 arithmetic may flush the subnormals
+/// of f32 and bf16, and 3-bit and 2-bit fractions cannot hold scores of a hundred.
+bool can_be_judged(const Family& f, Dtype dtype) {
+  if (f.kind == FamilyKind::captured) return false;
+  const bool narrow = dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
+  if (f.name == "subnormal") return dtype == Dtype::f16 || dtype == Dtype::f64;
+  const bool large_scores = f.name == "rising" || f.name == "falling" || f.name == "level" || f.name == "edge" ||
+                            f.name == "cancel" || f.name == "needle" || f.name == "peaked";
+  return !(narrow && large_scores);
+}
+
+void draw_fill(Problem& p) {
+  std::vector<std::string> extreme;
+  for (const Family& f : families()) {
+    if (can_be_judged(f, p.dtype)) extreme.emplace_back(f.name);
+  }
+  p.fill.family = chance(40) ? "normal" : one_of(extreme);
+  p.fill.seed = static_cast<std::uint64_t>(between(0, 1 << 30));
+}
+
+/// Another order of dimensions, gaps between heads and rows, or an expanded head dimension.
+void draw_strides(Problem& p) {
+  if (!chance(20)) return;
+  const TensorId id = one_of<TensorId>({kTensorIds.begin(), kTensorIds.end()});
+  const Extents e = extents_of(p, id);
+  const std::int64_t gap = one_of<std::int64_t>({0, 8, 3});
+  Strides strides;
+  if (!is_output(id) && chance(25)) {
+    strides = {e.rows * e.width, e.width, 0};
+  } else if (chance(50)) {
+    strides.seq = e.width + gap;
+    strides.head = strides.seq * std::max<std::int64_t>(e.rows, 1) + gap;
+    strides.batch = strides.head * e.heads + gap;
+  } else {
+    strides.head = e.width + gap;
+    strides.seq = strides.head * e.heads + gap;
+    strides.batch = strides.seq * std::max<std::int64_t>(e.rows, 1) + gap;
+  }
+  if (p.layout == Layout::thd) strides.batch = 0;
+  p.strides[static_cast<std::size_t>(id)] = strides;
+}
+
+void shorten_to(Problem& p, double most_work) {
+  while (forward_work(p) > most_work) {
+    for (std::int64_t& length : p.seq_q) length = (length + 1) / 2;
+    for (std::int64_t& length : p.seq_k) length = (length + 1) / 2;
+    if (p.heads_kv > 1) {
+      p.heads_q = p.group();
+      p.heads_kv = 1;
+    }
+  }
+}
+
+}  // namespace
+
+double forward_work(const Problem& problem) {
+  double pairs = 0;
+  for (std::int64_t b = 0; b < problem.batch(); ++b) {
+    pairs += static_cast<double>(problem.seq_q[b]) * static_cast<double>(problem.seq_k[b]);
+  }
+  return pairs * static_cast<double>(problem.heads_q) * static_cast<double>(problem.dim + problem.width_v());
+}
+
+rc::Gen<Problem> cases(const CaseSpace& space) {
+  return rc::gen::exec([space] {
+    Problem p;
+    draw_types(p);
+    draw_heads(p);
+    draw_lengths(p, space);
+    draw_scores(p);
+    draw_masks(p, space);
+    draw_direction(p, space);
+    draw_fill(p);
+    shorten_to(p, space.most_work);
+    draw_strides(p);
+    validate(p);
+    return p;
+  });
+}
+
+Problem random_case(const CaseSpace& space, std::uint64_t seed, std::uint64_t index) {
+  const std::uint64_t key = random_word(seed, 0, index);
+  return cases(space)(rc::Random(key), rc::kNominalSize).value();
+}
+
+}  // namespace attest

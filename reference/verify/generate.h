@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random cases, biased to where attention kernels break: lengths around tile edges, unequal and empty sequences,
+// every mask and layout, extreme inputs. Case `index` of `seed` is the same on every machine, made alone or in a list.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <rapidcheck.h>
+
+#include "reference/problem/problem.h"
+
+namespace attest {
+
+/// What the cases are drawn from.
+struct CaseSpace {
+  Direction direction = Direction::both;      // both: mostly both, sometimes one of them
+  std::vector<std::int64_t> tiles = {16, 32, 64, 128};  // lengths, windows and padding are drawn around these
+  std::int64_t longest = 320;                 // tokens of one sequence
+  double most_work = 3e7;                     // multiplications of one forward
+};
+
+/// A RapidCheck generator, for properties.
+rc::Gen<Problem> cases(const CaseSpace& space);
+
+/// The case that `seed` has at `index`.
+Problem random_case(const CaseSpace& space, std::uint64_t seed, std::uint64_t index);
+
+/// Multiply-adds of Q K^T and P V over all sequences and heads, masks not counted.
+double forward_work(const Problem& problem);
+
+}  // namespace attest

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a kernel on one case, in this process, over buffers of a Placement.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/oracle/exact.h"
+#include "reference/problem/device_memory.h"
+#include "reference/problem/inputs.h"
+#include "reference/problem/problem.h"
+#include "reference/verify/kernel.h"
+#include "reference/verify/placement.h"
+
+namespace attest {
+
+struct KernelRun {
+  Outputs outputs;
+  std::vector<Finding> findings;
+  std::string refusal;  // the kernel's reason for refusing the call with nothing written; empty where it ran
+  std::string error;    // why else there are no outputs; empty where all went well
+
+  bool judgeable() const { return refusal.empty() && error.empty(); }
+};
+
+/// `want` stands in for the forward where only the backward is asked for.
+KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
+                     DeviceMemory& memory);
+
+}  // namespace attest

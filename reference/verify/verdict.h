@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict of one case: states, the score of each tensor, and what else was found. Defined for people in
+// docs/verdicts.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference/problem/problem.h"
+#include "reference/verify/placement.h"
+
+namespace attest {
+
+enum class State : std::uint8_t { pass, fail, untrusted, unsupported, error, waived };
+std::string_view name_of(State state);
+
+/// Where an element is: sequence, head (of that tensor), token, column. -1 where the tensor lacks the dimension.
+struct Place {
+  std::int64_t b = -1;
+  std::int64_t h = -1;
+  std::int64_t i = -1;
+  std::int64_t d = -1;
+};
+std::string print_place(const Place& place);  // "[b=0 h=1 i=3 d=17]"
+
+struct TensorVerdict {
+  std::string tensor;
+  std::int64_t total = 0;
+  std::int64_t wrong = 0;        // elements with a score over 1, or of another class (NaN, infinity)
+  std::int64_t unspecified = 0;  // elements for which no bound can be stated, left out of the score
+  double score = 0;              // max |got - want| / bound; infinity for a wrong class
+  Place worst;                   // of the largest score; the first wrong class wins
+  double want = 0;               // there, exact
+  double got = 0;
+  double bound = 0;
+  std::string cluster;           // where the wrong elements are, in words
+  bool powerless = false;        // an all-zero tensor would pass although the exact one is not zero
+
+  double diff() const;
+};
+
+struct Verdict {
+  State state = State::pass;
+  std::string kernel;   // its name
+  std::string request;  // what --kernel takes to find it again
+  Problem problem;
+  std::vector<TensorVerdict> tensors;
+  std::vector<Finding> findings;
+  std::string reason;  // of unsupported, untrusted and error
+  double seconds = 0;
+
+  /// The largest score over the tensors.
+  double score() const;
+  const TensorVerdict* worst_tensor() const;
+};
+
+}  // namespace attest
