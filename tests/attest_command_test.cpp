@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `attest` command as a user meets it: what it prints, what it exits with, what reports it leaves.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+struct Result {
+  int exit_code;
+  std::string output;  // stdout and stderr
+};
+
+Result shell(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+Result attest(const std::string& arguments) { return shell(std::string(ATTEST_BINARY) + " " + arguments); }
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string temporary(const std::string& name) { return testing::TempDir() + "attest_command_" + name; }
+
+TEST(AttestVerify, EveryBuiltInKernelPassesTheDefaultMix) {
+  const Result result = attest("verify --cases 40 --seed 3");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("standard +forward +[1-9]"))) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("flash +backward +[1-9]"))) << result.output;
+}
+
+TEST(AttestVerify, APlantedFaultFailsWithALineThatRepeatsIt) {
+  const Result result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":scale-off --case 'dtype=f16 q=64 k=64'");
+  EXPECT_EQ(result.exit_code, 1);
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(result.output, match, std::regex("repeat   attest (.*)"))) << result.output;
+  const Result again = attest(match[1]);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_EQ(again.output, result.output);
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("worst at \\[b=0 h=0 i=[0-9]+\\]: want .* got .* diff .* bound .* score")))
+      << result.output;
+}
+
+TEST(AttestVerify, RandomCasesFindAPlantedFault) {
+  const Result result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":top-left --cases 150");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("causal=bottom-right"), std::string::npos) << result.output;
+}
+
+TEST(AttestVerify, NothingRunIsNotAPass) {
+  const Result result = attest("verify --kernel " ATTEST_SAMPLE_LIBRARY " --case 'dtype=bf16 heads=2'");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("nothing ran"), std::string::npos) << result.output;
+}
+
+TEST(AttestVerify, AForeignKernelIsVerifiedOnWhatItSupports) {
+  const Result result = attest("verify --kernel " ATTEST_SAMPLE_LIBRARY " --cases 25");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("forward +25 +0 +0"))) << result.output;
+  EXPECT_NE(result.output.find("declined"), std::string::npos);
+}
+
+TEST(AttestVerify, WritesJsonLinesAndJunit) {
+  const std::string json = temporary("report.json");
+  const std::string junit = temporary("report.xml");
+  const Result result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":scale-off --kernel flash --case 'q=3 k=5' --case 'q=64 k=64' --json " +
+                               json + " --junit " + junit);
+  EXPECT_EQ(result.exit_code, 1);
+  std::istringstream lines(read_file(json));
+  std::string line;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    const nlohmann::json verdict = nlohmann::json::parse(line);
+    EXPECT_TRUE(verdict.contains("case") && verdict.contains("repeat") && verdict.contains("seconds"));
+    EXPECT_EQ(verdict["tensors"].size(), 5u);
+    EXPECT_EQ(verdict["state"], verdict["kernel"] == "flash" ? "pass" : "fail");
+    ++count;
+  }
+  EXPECT_EQ(count, 4);
+  const std::string xml = read_file(junit);
+  EXPECT_NE(xml.find("<testsuite name=\"scale-off\" tests=\"2\" failures=\"2\" errors=\"0\" skipped=\"0\""), std::string::npos) << xml;
+  EXPECT_NE(xml.find("<testsuite name=\"flash\" tests=\"2\" failures=\"0\""), std::string::npos) << xml;
+  EXPECT_NE(xml.find("</testsuites>"), std::string::npos);
+}
+
+TEST(AttestVerify, TheSameSeedGivesTheSameReport) {
+  const auto report = [](const std::string& name) {
+    const std::string path = temporary(name);
+    attest("verify --kernel flash --cases 10 --seed 9 --json " + path);
+    return std::regex_replace(read_file(path), std::regex("\"seconds\":[^,]*,"), "");
+  };
+  const std::string first = report("first.json");
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(first, report("second.json"));
+}
+
+TEST(AttestVerify, DirectionLimitsWhatIsJudged) {
+  const Result result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":no-causal-backward --direction forward --case 'q=9 k=9 causal=top-left'");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST(AttestVerify, AnInterruptLeavesValidReports) {
+  const std::string json = temporary("interrupted.json");
+  const std::string junit = temporary("interrupted.xml");
+  std::remove(json.c_str());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    freopen("/dev/null", "w", stdout);
+    freopen("/dev/null", "w", stderr);
+    execl(ATTEST_BINARY, ATTEST_BINARY, "verify", "--kernel", "flash", "--time", "60", "--json", json.c_str(), "--junit",
+          junit.c_str(), nullptr);
+    _exit(127);
+  }
+  // The first verdicts show that it is under way.
+  for (int n = 0; n < 300 && read_file(json).empty(); ++n) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  std::istringstream lines(read_file(json));
+  std::string line;
+  int count = 0;
+  for (; std::getline(lines, line); ++count) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  EXPECT_GT(count, 0);
+  EXPECT_NE(read_file(junit).find("</testsuites>"), std::string::npos);
+}
+
+TEST(AttestCase, NormalisesAndExplains) {
+  const Result result = attest("case q=5 k=2 causal=bottom-right dim=64");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.output.find("case      q=5 k=2 causal=bottom-right\n"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("3 of 10 query-key pairs (30.0%)"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("3 of 5 query rows see no key: o = 0, lse = -inf"), std::string::npos) << result.output;
+}
+
+TEST(AttestKernels, ListsWhatEachDeclares) {
+  const Result result = attest("kernels");
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* name : {"standard (cpu, forward, backward)", "flash (cpu, forward, backward)", "bf16", "tiles 64 x 64"}) {
+    EXPECT_NE(result.output.find(name), std::string::npos) << result.output;
+  }
+}
+
+struct BadRequest {
+  const char* arguments;
+  const char* says;
+};
+
+class BadRequests : public testing::TestWithParam<BadRequest> {};
+
+TEST_P(BadRequests, GiveOneClearErrorAndExitTwo) {
+  const Result result = attest(GetParam().arguments);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find(GetParam().says), std::string::npos) << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Attest, BadRequests,
+    testing::Values(BadRequest{"", "subcommand"}, BadRequest{"prove", "subcommand"}, BadRequest{"verify --case 'colour=red'", "colour=red"},
+                    BadRequest{"verify --case 'q=-1'", "q: got -1"}, BadRequest{"verify --case 'heads=6/4'", "heads: got 6/4"},
+                    BadRequest{"verify --case 'layout=thd cuq=0,5,3 cuk=0,1,2'", "cuq: got '0,5,3'"},
+                    BadRequest{"verify --case 'dropout=1'", "dropout: got 1"}, BadRequest{"verify --case 'scale=nan'", "scale: got nan"},
+                    BadRequest{"verify --case 'fill=file:missing.safetensors q=2 k=2'", "missing.safetensors"},
+                    BadRequest{"verify --kernel missing.so", "missing.so"}, BadRequest{"verify --kernel flashy", "flashy"},
+                    BadRequest{"verify --kernel " ATTEST_WRONG_LIBRARY_1, "attest_kernels"},
+                    BadRequest{"verify --kernel " ATTEST_WRONG_LIBRARY_2, "ABI version 1"},
+                    BadRequest{"verify --kernel " ATTEST_WRONG_LIBRARY_3, "ABI version 99"},
+                    BadRequest{"verify --corpus missing.txt", "missing.txt"},
+                    BadRequest{"verify --corpus " ATTEST_BAD_CORPUS, "bad_corpus.txt:4: heads"},
+                    BadRequest{"verify --cases -1", "--cases"}, BadRequest{"verify --time 0", "--time"},
+                    BadRequest{"verify --direction up", "--direction"},
+                    BadRequest{"verify --cases 1 --json no/such/folder/x", "no/such/folder/x"},
+                    BadRequest{"verify --case 'q=1000000 k=8 dim=4096 heads=8'", "GiB"}, BadRequest{"case 'q=1 q=2'", "q: got it twice"}));
+
+}  // namespace

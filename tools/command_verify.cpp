@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// `attest verify`: cases from the command line, from corpora and at random, through check(), into reports.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "reference/problem/case_text.h"
+#include "reference/problem/invalid_request.h"
+#include "reference/verify/check.h"
+#include "reference/verify/corpus.h"
+#include "reference/verify/generate.h"
+#include "reference/verify/report.h"
+#include "tools/builtin.h"
+#include "tools/commands.h"
+#include "tools/interrupt.h"
+#include "tools/progress.h"
+
+namespace attest::tools {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kInterrupted = 130;
+constexpr std::int64_t kDefaultCases = 300;
+// A kernel that declines this many random cases for one that it takes is asked no further.
+constexpr std::int64_t kMostDeclinedPerCase = 200;
+constexpr std::int64_t kShownFailures = 5;
+
+struct Options {
+  std::vector<std::string> kernels;
+  std::vector<std::string> cases;
+  std::vector<std::string> corpora;
+  std::optional<std::int64_t> random_cases;
+  std::optional<double> seconds;
+  std::uint64_t seed = 1;
+  std::string direction;
+  std::string junit;
+  std::string json;
+};
+
+/// An output file, opened before any work so that a path that cannot be written is known at once.
+std::ofstream open_report(const char* field, const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  file.open(path, std::ios::trunc);
+  if (!file) throw InvalidRequest(field, fmt::format("'{}'", path), "a file that can be written");
+  return file;
+}
+
+std::optional<Direction> direction_of(const std::string& text) {
+  if (text == "forward") return Direction::forward;
+  if (text == "backward") return Direction::backward;
+  if (text == "both") return Direction::both;
+  return std::nullopt;
+}
+
+Problem in_direction(Problem problem, std::optional<Direction> direction) {
+  if (!direction) return problem;
+  problem.direction = *direction;
+  if (!problem.wants_backward()) {
+    problem.d_lse = false;
+    problem.d_bias = false;
+  }
+  return problem;
+}
+
+/// Random cases for a kernel: in the directions it has, around its own tile sizes.
+CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction) {
+  CaseSpace space;
+  if (!kernel.has(Direction::both)) space.direction = kernel.has(Direction::forward) ? Direction::forward : Direction::backward;
+  if (direction) space.direction = *direction;
+  Problem plain;
+  plain.direction = space.direction;
+  if (kernel.why_unsupported(plain).empty()) {
+    const attest_numerics numerics = kernel.numerics(plain);
+    for (const std::int64_t tile : {numerics.key_tile, numerics.query_tile}) {
+      if (tile >= 2 && tile <= space.longest) space.tiles.push_back(tile);
+    }
+  }
+  return space;
+}
+
+class Session {
+ public:
+  explicit Session(const Options& options)
+      : options_(options), direction_(direction_of(options.direction)), json_(open_report("json", options.json)),
+        junit_(open_report("junit", options.junit)) {
+    for (const std::string& text : options.cases) stated_.push_back(in_direction(parse_case(text), direction_));
+    for (const std::string& path : options.corpora) {
+      for (const Problem& problem : read_corpus(path)) stated_.push_back(in_direction(problem, direction_));
+    }
+    const bool random_by_default = stated_.empty() && !options.seconds;
+    random_cases_ = options.random_cases.value_or(random_by_default ? kDefaultCases : 0);
+  }
+
+  int run() {
+    const std::vector<Kernel> kernels = select_kernels(options_.kernels, builtin_kernels());
+    if (const std::string why = why_no_cuda(); options_.kernels.empty() && !why.empty()) {
+      fmt::print("CUDA kernels are left out: {}\n", why);
+    }
+    watch_interrupts();
+    const double seconds = options_.seconds.value_or(0) / static_cast<double>(kernels.size());
+    for (const Kernel& kernel : kernels) {
+      if (interrupted()) break;
+      verify(kernel, seconds);
+    }
+    return finish();
+  }
+
+ private:
+  void verify(const Kernel& kernel, double seconds) {
+    const std::unique_ptr<DeviceMemory> memory = memory_for(kernel);
+    const auto expected = static_cast<std::int64_t>(stated_.size()) + random_cases_;
+    Progress progress(kernel.name(), expected, seconds);
+    const auto start = std::chrono::steady_clock::now();
+    std::int64_t done = 0;
+    const auto one = [&](const Problem& problem, bool stated) {
+      const Verdict verdict = check(kernel, problem, *memory);
+      if (verdict.state == State::unsupported && !stated) {
+        declined_[kernel.name()][verdict.reason] += 1;
+        return false;
+      }
+      note(verdict, progress);
+      progress.update(++done, failed());
+      return true;
+    };
+    for (const Problem& problem : stated_) {
+      if (interrupted()) return;
+      one(problem, true);
+    }
+    const CaseSpace space = space_for(kernel, direction_);
+    const auto time_left = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds;
+    };
+    std::int64_t ran = 0;
+    std::int64_t drawn = 0;
+    while (!interrupted() && (seconds > 0 ? time_left() && (random_cases_ == 0 || ran < random_cases_) : ran < random_cases_)) {
+      ran += one(random_case(space, options_.seed, static_cast<std::uint64_t>(drawn++)), false);
+      if (drawn > kMostDeclinedPerCase * (ran + 1)) break;
+    }
+  }
+
+  void note(const Verdict& verdict, Progress& progress) {
+    summary_.add(verdict);
+    if (json_.is_open()) json_ << json_line(verdict) << '\n' << std::flush;
+    if (junit_.is_open()) verdicts_.push_back(verdict);
+    const bool passes = verdict.state == State::pass || verdict.state == State::waived;
+    if (passes || shown_[verdict.kernel]++ >= kShownFailures) return;
+    progress.clear();
+    fmt::print("{}\n", describe(verdict));
+    std::fflush(stdout);
+  }
+
+  int finish() {
+    if (junit_.is_open()) junit_ << junit_xml(verdicts_);
+    for (auto* file : {&json_, &junit_}) {
+      if (!file->is_open()) continue;
+      file->close();
+      if (!*file) throw std::runtime_error("a report could not be written to its end (is the disk full?)");
+    }
+    for (const auto& [kernel, count] : shown_) {
+      if (count > kShownFailures) fmt::print("{} more like these of {} are not shown here; --json and --junit have all\n\n", count - kShownFailures, kernel);
+    }
+    fmt::print("{}", summary_.table());
+    for (const auto& [kernel, reasons] : declined_) {
+      std::int64_t total = 0;
+      for (const auto& [reason, count] : reasons) total += count;
+      fmt::print("{} declined {} random cases that were replaced by others:\n", kernel, total);
+      for (const auto& [reason, count] : reasons) fmt::print("  {:>7}  {}\n", count, reason);
+    }
+    if (summary_.ran() == 0) fmt::print("nothing ran: no case was supported\n");
+    if (interrupted()) {
+      fmt::print("interrupted: the counts and reports cover what ran until then\n");
+      return kInterrupted;
+    }
+    return summary_.exit_code();
+  }
+
+  std::int64_t failed() const {
+    return summary_.count(State::fail) + summary_.count(State::untrusted) + summary_.count(State::error);
+  }
+
+  const Options& options_;
+  std::optional<Direction> direction_;
+  std::ofstream json_;
+  std::ofstream junit_;
+  std::vector<Problem> stated_;
+  std::int64_t random_cases_ = 0;
+  Summary summary_;
+  std::vector<Verdict> verdicts_;
+  std::map<std::string, std::int64_t> shown_;
+  std::map<std::string, std::map<std::string, std::int64_t>> declined_;
+};
+
+}  // namespace
+
+Run add_verify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("verify", "Verify kernels: every element against the exact oracle and its bound");
+  command->add_option("--kernel", options->kernels,
+                      "a built-in kernel's name, or a shared library PATH.so[:NAME]; repeatable; default: all that can run here")
+      ->allow_extra_args(false);
+  command->add_option("--case", options->cases, "a case in case text; repeatable")->allow_extra_args(false);
+  command->add_option("--corpus", options->corpora, "a file with one case a line; repeatable")->allow_extra_args(false);
+  command->add_option("--cases", options->random_cases, fmt::format("random cases per kernel (default {} where no case, corpus or time is given)", kDefaultCases))
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--time", options->seconds, "seconds of random cases, shared by the kernels")->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "seed of the random cases (default 1); the same seed gives the same list");
+  command->add_option("--direction", options->direction, "forward, backward or both, for all cases")
+      ->check(CLI::IsMember({"forward", "backward", "both"}));
+  command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
+  command->add_option("--json", options->json, "write one JSON object a case to this file");
+  command->footer("Examples:\n"
+                  "  attest verify --kernel flash --cases 1000 --seed 7\n"
+                  "  attest verify --kernel ./libmine.so:my-kernel --time 60 --junit report.xml\n"
+                  "  attest verify --kernel flash --case 'dtype=bf16 q=3 k=5 causal=bottom-right'\n"
+                  "\nFields of a case:\n" + case_text_help());
+  return [options] { return Session(*options).run(); };
+}
+
+}  // namespace attest::tools
