@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -116,34 +117,42 @@ class Session {
  private:
   void verify(const Kernel& kernel, double seconds) {
     const std::unique_ptr<DeviceMemory> memory = memory_for(kernel);
-    const auto expected = static_cast<std::int64_t>(stated_.size()) + random_cases_;
-    Progress progress(kernel.name(), expected, seconds);
-    const auto start = std::chrono::steady_clock::now();
-    std::int64_t done = 0;
-    const auto one = [&](const Problem& problem, bool stated) {
-      const Verdict verdict = check(kernel, problem, *memory);
-      if (verdict.state == State::unsupported && !stated) {
-        declined_[kernel.name()][verdict.reason] += 1;
-        return false;
-      }
-      note(verdict, progress);
-      progress.update(++done, failed());
-      return true;
-    };
-    for (const Problem& problem : stated_) {
-      if (interrupted()) return;
-      one(problem, true);
-    }
     const CaseSpace space = space_for(kernel, direction_);
-    const auto time_left = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds;
+    const auto stated = static_cast<std::int64_t>(stated_.size());
+    Progress progress(kernel.name(), stated + random_cases_, seconds);
+    const auto start = std::chrono::steady_clock::now();
+    const auto time_is_up = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
+    };
+    // Cases by position: the stated ones, then random ones. One is prepared ahead while another runs.
+    const auto prepare_at = [&](std::int64_t position) {
+      return std::async(std::launch::async, [&, position] {
+        return prepare(kernel, position < stated ? stated_[static_cast<std::size_t>(position)]
+                                                 : random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated)));
+      });
     };
     std::int64_t ran = 0;
     std::int64_t drawn = 0;
-    while (!interrupted() && (seconds > 0 ? time_left() && (random_cases_ == 0 || ran < random_cases_) : ran < random_cases_)) {
-      ran += one(random_case(space, options_.seed, static_cast<std::uint64_t>(drawn++)), false);
-      if (drawn > kMostDeclinedPerCase * (ran + 1)) break;
+    std::future<PreparedCase> next = prepare_at(0);
+    for (std::int64_t position = 0;; ++position) {
+      const bool is_stated = position < stated;
+      const bool enough = random_cases_ > 0 || seconds <= 0 ? ran >= random_cases_ : false;
+      const bool hopeless = drawn > kMostDeclinedPerCase * (ran + 1);
+      if (interrupted() || (!is_stated && (enough || hopeless || (seconds > 0 && time_is_up())))) break;
+      const PreparedCase prepared = next.get();
+      next = prepare_at(position + 1);
+      const Verdict verdict = check(kernel, prepared, *memory);
+      drawn += !is_stated;
+      if (verdict.state == State::unsupported && !is_stated) {
+        declined_[kernel.name()][verdict.reason] += 1;
+        continue;
+      }
+      ran += !is_stated;
+      note(verdict, progress);
+      progress.update(is_stated ? position + 1 : stated + ran, failed());
     }
+    // A case prepared in vain may have thrown; nobody asked for it.
+    next.wait();
   }
 
   void note(const Verdict& verdict, Progress& progress) {

@@ -18,6 +18,22 @@ namespace {
 
 constexpr double kMostUnspecified = 0.01;  // share of a tensor for which no bound can be stated
 
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// The kernel's reason for declining, or ours: the values under another dropout mask than the contract's are not known.
+std::string why_unjudgeable(const Kernel& kernel, const Problem& problem) {
+  if (problem.dropout && problem.dropout->p > 0 && kernel.table().conventions.dropout_map != ATTEST_DROPOUT_ATTEST) {
+    return "dropout by a mapping of its own, which cannot be judged by value";
+  }
+  return kernel.why_unsupported(problem);
+}
+
 BoundMode bound_mode(const Problem& problem) {
   switch (family(problem.fill.family).kind) {
     case FamilyKind::random: return BoundMode::gen;
@@ -117,28 +133,42 @@ void decide(const KernelRun& run, Verdict& verdict) {
 
 }  // namespace
 
-Verdict check(const Kernel& kernel, const Problem& problem, DeviceMemory& memory, const CheckOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options) {
+  const Stopwatch watch;
+  PreparedCase prepared;
+  prepared.problem = problem;
+  prepared.unsupported = why_unjudgeable(kernel, problem);
+  if (!prepared.unsupported.empty()) return prepared;
+  check_size(problem, options.byte_limit);
+  prepared.inputs = make_inputs(problem);
+  const NumericsProfile profile = make_profile(kernel.numerics(problem), problem);
+  prepared.truth = exact_attention_with_bounds(problem, prepared.inputs, profile, bound_mode(problem));
+  apply_conventions(kernel.table().conventions, problem, prepared.inputs, prepared.truth);
+  prepared.seconds = watch.seconds();
+  return prepared;
+}
+
+Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory) {
+  const Stopwatch watch;
   Verdict verdict;
   verdict.kernel = kernel.name();
   verdict.request = kernel.request();
-  verdict.problem = problem;
-  verdict.reason = kernel.why_unsupported(problem);
+  verdict.problem = prepared.problem;
+  verdict.reason = prepared.unsupported;
   if (!verdict.reason.empty()) {
     verdict.state = State::unsupported;
     return verdict;
   }
-  check_size(problem, options.byte_limit);
-  const Inputs inputs = make_inputs(problem);
-  const NumericsProfile profile = make_profile(kernel.numerics(problem), problem);
-  ExactWithBounds truth = exact_attention_with_bounds(problem, inputs, profile, bound_mode(problem));
-  apply_conventions(kernel.table().conventions, problem, inputs, truth);
-  const KernelRun run = run_kernel(kernel, problem, inputs, truth.exact, memory);
+  const KernelRun run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
   verdict.findings = run.findings;
-  if (run.judgeable()) judge_all(problem, truth, run.outputs, verdict);
+  if (run.judgeable()) judge_all(prepared.problem, prepared.truth, run.outputs, verdict);
   decide(run, verdict);
-  verdict.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  verdict.seconds = prepared.seconds + watch.seconds();
   return verdict;
+}
+
+Verdict check(const Kernel& kernel, const Problem& problem, DeviceMemory& memory, const CheckOptions& options) {
+  return check(kernel, prepare(kernel, problem, options), memory);
 }
 
 }  // namespace attest

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
+#include "reference/oracle/bound.h"
 #include "reference/problem/device_memory.h"
+#include "reference/problem/inputs.h"
 #include "reference/problem/problem.h"
 #include "reference/verify/kernel.h"
 #include "reference/verify/verdict.h"
@@ -14,6 +17,21 @@ namespace attest {
 struct CheckOptions {
   std::size_t byte_limit = std::size_t{8} << 30;  // of the buffers of one case
 };
+
+/// What is made of a case before its kernel runs: needs no device, and no kernel code but supports() and numerics(), so
+/// that the next case can be prepared while another one runs.
+struct PreparedCase {
+  Problem problem;
+  std::string unsupported;  // the kernel's reason; empty where it takes the case and the rest is filled
+  Inputs inputs;
+  ExactWithBounds truth;    // in the kernel's conventions
+  double seconds = 0;       // that it took
+};
+
+PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options = {});
+
+/// Runs the kernel on a prepared case and judges its answer.
+Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory);
 
 /// Makes the inputs, the exact answer with its bounds and the kernel's answer, and judges the one by the other.
 /// A wrong answer, a refusal or a run-time failure is a Verdict; only a wrong request throws.

@@ -391,6 +391,7 @@ void Placement::inspect(std::int32_t direction, std::vector<Finding>& findings) 
     // Results were fetched when they were read, with the written part restored.
     if (!is_result(buffer, direction)) fetch(buffer);
     const auto first_change = [&](std::size_t from, std::size_t to) {
+      if (std::memcmp(buffer.got.data() + from, buffer.image.data() + from, to - from) == 0) return to;
       return static_cast<std::size_t>(
           std::mismatch(buffer.got.begin() + from, buffer.got.begin() + to, buffer.image.begin() + from).first -
           buffer.got.begin());
