@@ -16,6 +16,7 @@
 #include "reference/models/head.h"
 #include "reference/models/rounding.h"
 #include "reference/models/row_reductions.h"
+#include "reference/models/standard_ledger.h"
 
 namespace attest {
 namespace {
@@ -134,22 +135,27 @@ template <typename Real>
 void run(const attest_call& call, const ModelOptions& options, std::int32_t direction) {
   const CallView view(call);
   const attest_problem& problem = view.problem();
-  if (direction == ATTEST_BACKWARD && problem.wants_d_bias) clear_d_bias<Real>(view);
+  const bool counts_only = options.ledger != nullptr && options.ledger->counts_only();
+  if (direction == ATTEST_BACKWARD && problem.wants_d_bias && !counts_only) clear_d_bias<Real>(view);
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t g = 0; g < problem.heads_kv; ++g) {
       const std::int64_t keys = view.keys(b);
       const KeyValues<Real> kv(view, b, g, options);
-      std::vector<Real> dk(static_cast<std::size_t>(keys * problem.dim));
-      std::vector<Real> dv(static_cast<std::size_t>(keys * problem.dim_v));
+      std::vector<Real> dk(static_cast<std::size_t>(counts_only ? 0 : keys * problem.dim));
+      std::vector<Real> dv(static_cast<std::size_t>(counts_only ? 0 : keys * problem.dim_v));
       for (std::int64_t h = g * view.group(); h < (g + 1) * view.group(); ++h) {
         const Head<Real> head(view, kv, b, h, options);
+        if (options.ledger != nullptr)
+          (direction == ATTEST_FORWARD ? count_standard_forward : count_standard_backward)(problem, view.queries(b),
+                                                                                           keys, *options.ledger);
+        if (counts_only) continue;
         StandardHead<Real> standard(head, options);
         if (direction == ATTEST_FORWARD)
           standard.forward();
         else
           standard.backward(dk, dv);
       }
-      if (direction == ATTEST_FORWARD) continue;
+      if (direction == ATTEST_FORWARD || counts_only) continue;
       for (Real& x : dk) x *= static_cast<Real>(problem.scale);
       view.write(call.dk, CallView::Side::key, problem.out_dtype, b, g, 0, keys, problem.dim, dk.data());
       view.write(call.dv, CallView::Side::key, problem.out_dtype, b, g, 0, keys, problem.dim_v, dv.data());

@@ -64,10 +64,11 @@ attest_problem sizes_of(const Problem& p) {
 
 }  // namespace
 
-KernelCall::KernelCall(const Problem& problem, const Inputs& inputs) : source_(problem) {
+KernelCall::KernelCall(const Problem& problem, const Inputs& inputs, Data data) : source_(problem) {
   problem_ = sizes_of(source_);
   call_.struct_size = sizeof call_;
   call_.problem = &problem_;
+  if (data == Data::absent) return;
   for (const TensorId id : kTensorIds) {
     storage_[static_cast<std::size_t>(id)] = filled(type_of(source_, id), storage_elements(source_, id), kNan);
     const Strides strides = strides_of(source_, id);

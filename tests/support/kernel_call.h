@@ -19,7 +19,9 @@ namespace attest {
 
 class KernelCall {
  public:
-  KernelCall(const Problem& problem, const Inputs& inputs);
+  /// `absent`: sizes only, for what never runs.
+  enum class Data : std::uint8_t { present, absent };
+  KernelCall(const Problem& problem, const Inputs& inputs, Data data = Data::present);
   KernelCall(const KernelCall&) = delete;
   KernelCall& operator=(const KernelCall&) = delete;
 
