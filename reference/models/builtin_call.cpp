@@ -42,6 +42,8 @@ void declare_shared(const attest_problem& problem, const ModelOptions& options, 
   // Products of 16- and 8-bit operands are exact in float; others round once more before they are added.
   const attest_accumulation chain = {1, 0, f64 ? 0x1p-52 : f32 ? 0x1p-23 : 0x1p-24, 0, 0};
   numerics.p_dtype = attest_dtype_of(options.p_forward);
+  numerics.has_p_dtype_backward = options.p_backward != options.p_forward ? 1 : 0;
+  numerics.p_dtype_backward = attest_dtype_of(options.p_backward);
   numerics.p_normalised = 0;
   numerics.p_offset = options.p_offset;
   numerics.l_from_rounded = 0;

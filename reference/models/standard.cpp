@@ -184,6 +184,7 @@ void declare(const attest_problem& problem, attest_numerics& numerics) {
   numerics.p_normalised = 1;
   numerics.delta_source = ATTEST_DELTA_FROM_F32_O;
   numerics.p_dtype = attest_dtype_of(options_of(problem).p_forward);
+  numerics.has_p_dtype_backward = 0;
 }
 
 }  // namespace

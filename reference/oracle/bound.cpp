@@ -28,10 +28,37 @@ bool has_huge(const Inputs& inputs) {
                    largest(inputs.bias.data), largest(inputs.d_lse)}) >= kHuge;
 }
 
+double mean(const std::vector<double>& data) {
+  double sum = 0;
+  for (const double x : data) sum += x;
+  return data.empty() ? 0 : sum / static_cast<double>(data.size());
+}
+
+double mean_square(const std::vector<double>& data, double around) {
+  double sum = 0;
+  for (const double x : data) sum += (x - around) * (x - around);
+  return data.empty() ? 0 : sum / static_cast<double>(data.size());
+}
+
+// Where the scores of a row differ by less than the spacing of P's type, its roundings are no random walk: many P are
+// equal, and so are their errors.
+bool scores_are_generic(const Problem& problem, const Inputs& inputs, const NumericsProfile& profile) {
+  const double mean_k = mean(inputs.k.data), scale = std::abs(problem.effective_scale());
+  const double dim = static_cast<double>(problem.dim);
+  double spread = scale * std::sqrt(dim * mean_square(inputs.q.data, 0) * mean_square(inputs.k.data, mean_k));
+  if (problem.softcap > 0) {
+    // Scores far beyond the cap all come to +-cap.
+    const double level = std::max(spread, scale * dim * std::abs(mean(inputs.q.data) * mean_k));
+    const double secant = 1 / std::cosh(level / problem.softcap);
+    spread = std::min(spread, problem.softcap) * secant * secant;
+  }
+  return spread > 2 * std::max({profile.p.u, profile.p_bwd.u, profile.u});
+}
+
 // Float's error in a score is about 2^-24 sqrt(D) times its terms; where P or dS is kept in float32 or better, the
 // bound itself needs squares that leave float's range.
 bool float_suffices(const Problem& problem, const Inputs& inputs, const NumericsProfile& profile) {
-  if (profile.p.u <= 2 * profile.u) return false;
+  if (std::min(profile.p.u, profile.p_bwd.u) <= 2 * profile.u) return false;
   const double terms = largest(inputs.q.data) * largest(inputs.k.data) * std::abs(problem.effective_scale()) *
                        std::sqrt(static_cast<double>(problem.dim));
   return terms + largest(inputs.bias.data) < kFloatScores;
@@ -133,7 +160,7 @@ SweptBounds swept_gen(const Problem& problem, const Inputs& inputs, const Scores
 SweptBounds swept_bounds(const Problem& problem, const Inputs& inputs, const Exact& exact,
                          const NumericsProfile& profile, BoundMode mode) {
   const Scores scores(problem, inputs);
-  if (mode == BoundMode::det) {
+  if (mode == BoundMode::det || !scores_are_generic(problem, inputs, profile)) {
     SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, false);
     resolve(det, nullptr);
     return det;

@@ -70,12 +70,7 @@ void DetRow::backward(const PairRow<double>& row, const RowFacts& facts, RowErro
       product * row.slope * row.k2 + score_roundings(rules_, row, facts.lse) + n.exp_error + errors.lse;
   const RealRow<double> grown = growth(score_error) * row.shown;
   // A computed P passes 1 by no more than the error of its own row's LSE.
-  RealRow<double> p_error = (row.p * grown).min((1 + errors.lse - row.p).max(0.0) + row.p * grown.min(1.0));
-  RealRow<double> ds_error = p_error;  // dS also has the error of the softcap's derivative
-  if (rules_.softcap > 0) {
-    ds_error += row.p * (1 - row.slope).max(0.0).sqrt() * (2 * n.tanh_error) / row.slope.max(1e-3);
-  }
-
+  const RealRow<double> p_error = (row.p * grown).min((1 + errors.lse - row.p).max(0.0) + row.p * grown.min(1.0));
   const RealRow<double> dp = row.dp * row.keep;
   const RealRow<double> off = (dp - facts.delta).abs();
   const RealRow<double> weight = row.p * row.slope;
@@ -83,21 +78,25 @@ void DetRow::backward(const PairRow<double>& row, const RowFacts& facts, RowErro
   const RealRow<double> dp_error = (n.bwd.det(rules_.dim_v) + 2 * n.input_error) * facts.o2 * row.keep * row.v2;
   const RealRow<double> subtraction = dp_error + n.u * (dp.abs() + std::abs(facts.delta));
   const RealRow<double> grown_off = off + dp_error + errors.d;
-  RealRow<double> noise = ds_error * row.slope * grown_off + weight * subtraction + 3 * n.u * ds;
+  RealRow<double> noise = p_error * row.slope * grown_off + weight * subtraction + 3 * n.u * ds;
+  if (rules_.softcap > 0) {
+    const RealRow<double> product_error = product * row.slope * row.k2;
+    noise += (row.p + p_error) * grown_off * slope_error<double>(rules_, row, product_error);
+  }
   RealRow<double> flushed = RealRow<double>::Zero(row.p.size());
   if (!n.wide) flushed = (row.p < 4 * kExpFlushed).select(row.p.min(kExpFlushed), 0.0) * off;
   noise += flushed;
   const RealRow<double> size = ds + noise;
-  errors.overflows = size.maxCoeff() * rules_.grad_unit >= n.p.max;
-  const double half_step = n.p.subnormal / 2 / rules_.grad_unit;
-  const RealRow<double> pair = noise + (size * n.p.u).max(size.min(half_step)) * row.shown + n.input_error * size;
+  errors.overflows = size.maxCoeff() * rules_.grad_unit >= n.p_bwd.max;
+  const double half_step = n.p_bwd.subnormal / 2 / rules_.grad_unit;
+  const RealRow<double> pair = noise + (size * n.p_bwd.u).max(size.min(half_step)) * row.shown + n.input_error * size;
   weights.dq = pair + n.bwd.det(facts.keys, extra) * size;
   weights.mean = weight;
   weights.dk = pair + weight * errors.d + n.bwd.det(facts.queries, extra) * size;
   const RealRow<double> dropped = row.p * row.keep;
-  const RealRow<double> p_rounded = (dropped * n.p.u).max(dropped.min(n.p.subnormal / 2));
+  const RealRow<double> p_rounded = (row.p * n.p_bwd.u).max(row.p.min(n.p_bwd.subnormal / 2)) * row.keep;
   weights.dv =
-      row.keep * p_error * (1 + n.p.u) + p_rounded + dropped * (n.input_error + n.bwd.det(facts.queries, extra));
+      row.keep * p_error * (1 + n.p_bwd.u) + p_rounded + dropped * (n.input_error + n.bwd.det(facts.queries, extra));
   const RealRow<double> bias_noise =
       p_error * grown_off + row.p * (subtraction + errors.d) + 3 * n.u * row.p * off + flushed;
   weights.bias = bias_noise + static_cast<double>(rules_.bias_terms) * n.u * (row.p * off + bias_noise);

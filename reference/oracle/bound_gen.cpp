@@ -26,11 +26,26 @@ RealRow<Real> growth(const RealRow<Real>& x) {
 
 }  // namespace
 
+namespace {
+
+// The score before the bias.
 template <typename Real>
 RealRow<Real> capped_score(const RowRules& rules, const PairRow<Real>& row) {
   const RealRow<Real> score = row.x * Real(rules.scale);
   if (rules.softcap == 0) return score;
   return score.sign() * Real(rules.softcap) * (1 - row.slope).max(Real(0)).sqrt();
+}
+
+}  // namespace
+
+template <typename Real>
+RealRow<Real> slope_error(const RowRules& rules, const PairRow<Real>& row, const RealRow<Real>& product_error) {
+  // 1 - t^2 with t = tanh: an absolute error, whatever is left of 1 - t^2; and t itself moves with its argument.
+  const Real u = static_cast<Real>(rules.profile.u);
+  const RealRow<Real> square = (1 - row.slope).max(Real(0));
+  const RealRow<Real> argument =
+      product_error + 2 * u * Real(std::abs(rules.scale)) * row.x.abs() * row.slope;
+  return square * Real(2 * rules.profile.tanh_error) + 3 * u + square.sqrt() * argument * Real(2 / rules.softcap);
 }
 
 template <typename Real>
@@ -48,7 +63,7 @@ RealRow<Real> score_roundings(const RowRules& rules, const PairRow<Real>& row, d
 
 template RealRow<float> score_roundings(const RowRules&, const PairRow<float>&, double);
 template RealRow<double> score_roundings(const RowRules&, const PairRow<double>&, double);
-template RealRow<double> capped_score(const RowRules&, const PairRow<double>&);
+template RealRow<double> slope_error(const RowRules&, const PairRow<double>&, const RealRow<double>&);
 
 template <typename Real>
 typename GenRow<Real>::ScoreError GenRow<Real>::product_error(const PairRow<Real>& row, const RowFacts& facts) const {
@@ -151,11 +166,6 @@ void GenRow<Real>::backward(const PairRow<Real>& row, const RowFacts& facts, Row
                                  static_cast<double>((dropped > Real(0x1p-30)).select(one_sided, Real(0)).maxCoeff()));
   RealRow<Real> eta2 =
       product.random.square() + one_sided.square() + Real(n.exp_error * n.exp_error + lse_share * lse_share);
-  if (rules_.softcap > 0) {
-    const RealRow<Real> tanh = (1 - row.slope).max(Real(0)).sqrt();
-    eta2 += (tanh * Real(2 * n.tanh_error) / row.slope.max(Real(1e-3))).square();
-  }
-
   const RealRow<Real> dp = row.dp * row.keep;
   const RealRow<Real> off = dp - Real(facts.delta);
   const RealRow<Real> weight = row.p * row.slope;
@@ -169,20 +179,25 @@ void GenRow<Real>::backward(const PairRow<Real>& row, const RowFacts& facts, Row
   if (!n.wide) {
     noise2 += ((row.p < Real(4 * kExpFlushed)).select(row.p.min(Real(kExpFlushed)), Real(0)) * off).square();
   }
+  if (rules_.softcap > 0) {
+    noise2 += (row.p * off * slope_error<Real>(rules_, row, product.random + product.product_bias)).square();
+  }
   const RealRow<Real> size = ds.abs() + noise2.sqrt();
-  errors.overflows = static_cast<double>(size.maxCoeff()) * rules_.grad_unit >= n.p.max;
-  const Real half_step = static_cast<Real>(n.p.subnormal / 2 / rules_.grad_unit);
-  const RealRow<Real> rounded = (size * Real(n.p.u)).max(size.min(half_step)) * row.shown;
+  errors.overflows = static_cast<double>(size.maxCoeff()) * rules_.grad_unit >= n.p_bwd.max;
+  const Real half_step = static_cast<Real>(n.p_bwd.subnormal / 2 / rules_.grad_unit);
+  const RealRow<Real> rounded = (size * Real(n.p_bwd.u)).max(size.min(half_step)) * row.shown;
   const Real converted = static_cast<Real>(n.input_error * n.input_error);
   const RealRow<Real> variance = noise2 + rounded.square() + converted * ds.square() + kFloor<Real> * row.shown;
   weights.dq = variance;
   weights.mean = weight;
   weights.dk = variance + (weight * Real(errors.d / lambda)).square() + (ds * Real(lse_share)).square();
-  const RealRow<Real> p_rounded = (dropped * Real(n.p.u)).max(dropped.min(Real(n.p.subnormal / 2)));
+  // P may be rounded before or after it is divided by 1 - p.
+  const RealRow<Real> p_rounded = (row.p * Real(n.p_bwd.u)).max(row.p.min(Real(n.p_bwd.subnormal / 2))) * row.keep;
   weights.dv = p_rounded.square() + dropped.square() * (eta2 + converted) + kFloor<Real> * row.shown;
-  weights.bias = row.p.square() * subtraction + (row.p * off).square() * (eta2 + 4 * u * u);
+  weights.bias = row.p.square() * subtraction + (row.p * off).square() * (eta2 + 4 * u * u) +
+                 kFloor<Real> * row.shown;
   weights.bias_common = row.p * Real(errors.d) + (row.p * off).abs() * Real(errors.lse);
-  const double least = n.p.u * n.p.u + n.exp_error * n.exp_error + lse_share * lse_share + n.u * n.u;
+  const double least = n.p_bwd.u * n.p_bwd.u + n.exp_error * n.exp_error + lse_share * lse_share + n.u * n.u;
   group.least_weight = std::min(group.least_weight, least);
 }
 

@@ -105,9 +105,9 @@ struct BackwardWeights {
 template <typename Real>
 RealRow<Real> score_roundings(const RowRules& rules, const PairRow<Real>& row, double centre);
 
-/// The score that enters the bias, signed, from the derivative of the softcap.
+/// Error of the softcap's derivative, given that of the product <q, k> times the derivative.
 template <typename Real>
-RealRow<Real> capped_score(const RowRules& rules, const PairRow<Real>& row);
+RealRow<Real> slope_error(const RowRules& rules, const PairRow<Real>& row, const RealRow<Real>& product_error);
 
 /// Random families: errors add like a random walk.
 template <typename Element>

@@ -43,6 +43,7 @@ struct GroupSums {
   RealMatrix<Real> dk, dv;            // [Sk, D], [Sk, Dv]
   RealRow<Real> mass, flushed;        // [Sk] sum of P, and of the P that may be flushed
   std::vector<std::uint8_t> trusted;  // [Sk]
+  std::vector<std::uint8_t> seen;     // [Sk]
   GroupErrors errors;
 };
 
@@ -345,15 +346,17 @@ void Sweep<Rule>::add_to_group(const RowBlock& block, const std::vector<RowState
   const std::int64_t n = keys_.last - keys_.first, count = block.count;
   sums.dk.middleRows(keys_.first, n).noalias() += weight_[2].topLeftCorner(count, n).transpose() * q_.weight;
   sums.dv.middleRows(keys_.first, n).noalias() += weight_[3].topLeftCorner(count, n).transpose() * d_o_.weight;
-  const Real smallest = static_cast<Real>(rules_.profile.p.subnormal / 2);
+  const Real smallest = static_cast<Real>(rules_.profile.p_bwd.subnormal / 2);
   for (std::int64_t r = 0; r < count; ++r) {
     if (rows[r].empty) continue;
     const RealRow<Real> dropped = row_of(p_, r) * row_of(keep_, r);
     sums.mass.segment(keys_.first, n) += dropped;
     sums.flushed.segment(keys_.first, n) += (dropped < smallest).select(dropped, Real(0));
-    if (rows[r].errors.trusted && !rows[r].errors.overflows) continue;
+    const bool trusted = rows[r].errors.trusted && !rows[r].errors.overflows;
     for (std::int64_t j = 0; j < n; ++j) {
-      if (shown_(r, j) != 0) sums.trusted[keys_.first + j] = 0;
+      if (shown_(r, j) == 0) continue;
+      sums.seen[keys_.first + j] = 1;
+      sums.trusted[keys_.first + j] &= trusted;
     }
   }
 }
@@ -372,7 +375,7 @@ void Sweep<Rule>::finish_dq(const RowBlock& block, const std::vector<RowState>& 
     const std::int64_t token = head.first_q + block.i + r;
     out_.trust.gradients[token * problem_.heads_q + head.h] = errors.trusted && !errors.overflows;
     const double least =
-        n.p.u * n.p.u + n.exp_error * n.exp_error + std::pow(errors.lse / rules_.lambda, 2) + n.u * n.u;
+        n.p_bwd.u * n.p_bwd.u + n.exp_error * n.exp_error + std::pow(errors.lse / rules_.lambda, 2) + n.u * n.u;
     for (std::int64_t c = 0; c < rules_.dim; ++c) {
       const double dq = std::abs(exact_.dq.at(token, head.h, c));
       const double mean = errors.d * std::abs(static_cast<double>(mean_sum_(r, c)));
@@ -421,7 +424,7 @@ void Sweep<Rule>::finish_group(const GroupSums<Real>& sums) {
   };
   for (std::int64_t j = 0; j < group.seq_k; ++j) {
     const std::int64_t token = group.first_k + j;
-    if (sums.mass[j] == 0 && sums.dv.row(j).isZero(0)) continue;  // seen by nobody: bound 0
+    if (sums.seen[j] == 0) continue;  // bound 0
     out_.trust.keys[token * problem_.heads_kv + group.head_kv] = sums.trusted[j];
     for (std::int64_t c = 0; c < rules_.dim; ++c) {
       const double dk = exact_.dk.at(token, group.head_kv, c);
@@ -487,6 +490,7 @@ std::vector<GroupSums<Real>> make_sums(const Problem& problem, const std::vector
         sums.mass.setZero(group.seq_k);
         sums.flushed.setZero(group.seq_k);
         sums.trusted.assign(static_cast<std::size_t>(group.seq_k), 1);
+        sums.seen.assign(static_cast<std::size_t>(group.seq_k), 0);
       }
       all.push_back(std::move(sums));
     }
@@ -504,7 +508,10 @@ void join(std::vector<GroupSums<Real>>& all) {
     to.dv += from.dv;
     to.mass += from.mass;
     to.flushed += from.flushed;
-    for (std::size_t j = 0; j < to.trusted.size(); ++j) to.trusted[j] &= from.trusted[j];
+    for (std::size_t j = 0; j < to.trusted.size(); ++j) {
+      to.trusted[j] &= from.trusted[j];
+      to.seen[j] |= from.seen[j];
+    }
     to.errors.least_weight = std::min(to.errors.least_weight, from.errors.least_weight);
     to.errors.common = std::max(to.errors.common, from.errors.common);
     from.group = nullptr;

@@ -36,7 +36,7 @@ constexpr attest_numerics declared(std::int32_t p_dtype, attest_accumulation sum
           64,
           1,
           ATTEST_DELTA_FROM_O,
-          ATTEST_F32};
+          ATTEST_F32, 0, 0};
 }
 
 constexpr attest_numerics emulated_double() {

@@ -10,7 +10,8 @@
 namespace attest {
 namespace {
 
-constexpr double kFlushed = 0x1p-125;  // results of float32 instructions below 2^-126 may become 0
+constexpr double kFlushed = 0x1p-125;       // results of float32 instructions below 2^-126 may become 0
+constexpr double kDoubleFlushed = 0x1p-1056;  // float64: sums of up to 2^18 terms that are each off by 2^-1075
 
 void require(bool condition, const char* field, double got, const char* allowed) {
   if (!condition) throw InvalidRequest("numerics", std::string(field) + " = " + std::to_string(got), allowed);
@@ -18,7 +19,7 @@ void require(bool condition, const char* field, double got, const char* allowed)
 
 StorageRounding rounding_of(Dtype type, bool wide) {
   const DtypeFormat& format = format_of(type);
-  return {format.unit_roundoff(), wide ? format.min_subnormal() : std::max(format.min_subnormal(), kFlushed),
+  return {format.unit_roundoff(), std::max(format.min_subnormal(), wide ? kDoubleFlushed : kFlushed),
           format.min_normal(), format.max};
 }
 
@@ -80,6 +81,7 @@ NumericsProfile make_profile(const attest_numerics& numerics, const Problem& pro
   profile.wide = problem.dtype == Dtype::f64;
   profile.u = profile.wide ? 0x1p-53 : 0x1p-24;
   profile.p = rounding_of_p(numerics.p_dtype, profile.wide);
+  profile.p_bwd = numerics.has_p_dtype_backward != 0 ? rounding_of_p(numerics.p_dtype_backward, profile.wide) : profile.p;
   profile.out = rounding_of(problem.output_dtype(), profile.wide);
   profile.qk = accumulation(numerics.qk, "qk", profile.u);
   profile.pv = accumulation(numerics.pv, "pv", profile.u);

@@ -40,7 +40,8 @@ struct Accumulation {
 };
 
 struct NumericsProfile {
-  StorageRounding p = {};    // P and dS before their products; u = 0: not rounded
+  StorageRounding p = {};    // P before P V; u = 0: not rounded
+  StorageRounding p_bwd = {};  // P and dS before the products of the backward
   StorageRounding out = {};  // o dq dk dv
   Accumulation qk, pv, bwd;
   double exp_error = 0x1p-22;

@@ -205,6 +205,8 @@ typedef struct attest_numerics {
   int32_t lanes;          /* parallel partial sums of a row sum; 1 if unknown */
   int32_t delta_source;   /* attest_delta_source */
   int32_t reduce_dtype;   /* attest_dtype in which dk and dv of a group, split parts and atomics are summed */
+  int32_t has_p_dtype_backward; /* 1: the backward rounds P and dS to p_dtype_backward instead of p_dtype */
+  int32_t p_dtype_backward;
 } attest_numerics;
 
 typedef struct attest_kernel {

@@ -115,6 +115,12 @@ def _shared_det(sm, lse, p, dd, vis, empty, var, V, Va, rp, dropout):
     return ex, np.minimum(lin, hull), np.minimum(lin, Va.max(0)[None] * rp)
 
 
+def slope_error(pf, s0, t, sd, softcap, product):
+    """error of 1 - t^2, t = tanh(s0 / softcap): absolute, plus what the argument's error moves"""
+    t2 = 1 - sd
+    return 2 * pf.tanh_rel * t2 + 3 * U32 + 2 * np.sqrt(t2) / softcap * (product + 2 * U32 * np.abs(s0) * sd)
+
+
 def oracle(prof, heads, K, V, tau, mode="gen", mask=None, bias=None, softcap=0.0, Z=None, pdrop=0.0,
            bwd=True, chunk=64, exact_abs=False):
     """heads: list of (Q, dO) sharing K, V (GQA group).  mask/bias/Z: arrays [Sq,Sk] or list per head.
@@ -246,7 +252,6 @@ def oracle(prof, heads, K, V, tau, mode="gen", mask=None, bias=None, softcap=0.0
             if gen:
                 sysmax = max(sysmax, float(blse.max()) + pf.exp_rel + float(np.where(pd > 2.0 ** -30, db + sysb, 0).max()))
                 etab2 = dr ** 2 + (db + sysb) ** 2 + pf.exp_rel ** 2 + (blse[:, None] / lam) ** 2
-                if softcap: etab2 = etab2 + (np.abs(s1 / softcap) * 2 * pf.tanh_rel / np.maximum(sd, 1e-3)) ** 2
                 # D = rowsum(dO o O): the P-rounding error of O enters D as sum_j p pi dP_ij (coherent over the columns of V)
                 dvar = (p * (dP - D[:, None]) ** 2).sum(1)
                 Hd = np.minimum(((p * eta * (dP - D[:, None])) ** 2).sum(1), htop * dvar)
@@ -258,6 +263,7 @@ def oracle(prof, heads, K, V, tau, mode="gen", mask=None, bias=None, softcap=0.0
                     + (pf.bwd.det(dv) * np.abs(dP) if pf.bwd.rz else 0.0)
                 uf = np.where(p < 2.0 ** -124, np.minimum(p, 2.0 ** -126), 0) * np.abs(dP - D[:, None])
                 noise2 = uf ** 2 + (p * sd) ** 2 * (ndp ** 2 + U32 ** 2 * (dP ** 2 + D[:, None] ** 2)) + dS ** 2 * (etab2 + 4 * U32 ** 2)
+                if softcap: noise2 = noise2 + (p * (dP - D[:, None]) * slope_error(pf, s0v, s1 / softcap, sd, softcap, dr + db)) ** 2
                 mag = np.abs(dS) + np.sqrt(noise2)
                 rd = np.maximum(up_eff * mag, np.minimum(mag, subp / 2)) * vis
                 sig2 = noise2 + rd ** 2
@@ -282,12 +288,11 @@ def oracle(prof, heads, K, V, tau, mode="gen", mask=None, bias=None, softcap=0.0
                     exb = np.expm1(np.minimum(ddb, 300.0)) * vis
                 # computed P cannot exceed ~1 by more than its own row's shared error; cap weights
                 pex = np.minimum(p * exb, np.maximum(1 + blse[:, None] - p, 0) + p * np.minimum(exb, 1))
-                pexv = pex                       # dV has no derivative of the softcap
-                if softcap: pex = pex + p * np.abs(s1 / softcap) * 2 * pf.tanh_rel / np.maximum(sd, 1e-3)
                 BD = (np.abs(g) * BO).sum(1) + dv * U32 * (np.abs(g) * (np.abs(O) + BO)).sum(1)
                 ndp = pf.bwd.det(dv) * zr * o2n[t][:, None] * v2n[None]
                 gap = np.abs(dP - D[:, None])
                 noise = np.where(p < 2.0 ** -124, np.minimum(p, 2.0 ** -126), 0) * gap + pex * sd * (gap + ndp + BD[:, None]) + p * sd * (ndp + U32 * (np.abs(dP) + np.abs(D)[:, None])) + 3 * U32 * np.abs(dS)
+                if softcap: noise = noise + (p + pex) * (gap + ndp + BD[:, None]) * slope_error(pf, s0v, s1 / softcap, sd, softcap, tau * sd * (pf.qk.det(d) + 2 * pf.u_in) * q2n[t][:, None] * k2n[None])
                 mag = np.abs(dS) + noise
                 rd = np.maximum(up_eff * mag, np.minimum(mag, subp / 2)) * vis
                 sl = noise + rd
@@ -295,7 +300,7 @@ def oracle(prof, heads, K, V, tau, mode="gen", mask=None, bias=None, softcap=0.0
                 BQ = tau * ((sl + pf.bwd.det(Sk, 2 * T) * mag) @ Ka + BD[:, None] * np.abs(kbar)) + 3 * U32 * np.abs(dQ)
                 R["dQ"][t] = dQ; R["BdQ"][t] = BQ * (1 + uo) + uo * np.abs(dQ) + subo / 2
                 RdK += (sl + p * sd * BD[:, None] + pf.bwd.det(ntot, 2 * T) * mag).T @ np.abs(q); dK += tau * (dS.T @ q)
-                RdV += (zr * pexv * (1 + up_eff) + pd * (pibb + pf.bwd.det(ntot, 2 * T))).T @ np.abs(g); dV += pd.T @ g
+                RdV += (zr * pex * (1 + up_eff) + pd * (pibb + pf.bwd.det(ntot, 2 * T))).T @ np.abs(g); dV += pd.T @ g
         out_heads.append(R)
     kv = {}
     if bwd and heads[0][1] is not None:
