@@ -109,7 +109,7 @@ __device__ RowStatistics<C> load_statistics(const Arguments& args, const FlashWo
 }
 
 /// Scores become P, in the sign bit whether dropout drops it; with a softcap P carries the factor of its derivative
-/// from here on. Returns through `p_tile` what multiplies dO: P, rounded, after dropout.
+/// from here on. Returns through `p_tile` what multiplies dO: P after dropout, over 1 - p, rounded.
 template <typename C>
 __device__ void scores_to_p(ScoreBlock<C>& s_p, const Arguments& args, const KeyPlace& at, int h, int row, int key,
                             const RowStatistics<C>& rows, bool partly_hidden, unsigned p_tile, int tile_row,
@@ -137,7 +137,7 @@ __device__ void scores_to_p(ScoreBlock<C>& s_p, const Arguments& args, const Key
               weight = exp2_approx((score.value - rows.lse[m][half]) * kLog2E);
             }
             const bool dropped = args.has_dropout && weight != 0 && !keeps(args, at.s.b, h, i, j);
-            p[m][n][e] = dropped ? 0 : weight;
+            p[m][n][e] = dropped ? 0 : weight * args.keep_scale;  // scaled before it is rounded: f16 has a floor
             value = dropped ? -weight * derivative : weight * derivative;
           } else {
             const float weight = exp2_approx((value * args.scale - rows.lse[m][half]) * kLog2E);
@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     }
   }
   __syncthreads();
-  store_gradient<C>(dv, args.keep_scale, v_tile, gradient_key, gradient_column, args.dv, args.dim_v, args, at);
+  store_gradient<C>(dv, 1.0f, v_tile, gradient_key, gradient_column, args.dv, args.dim_v, args, at);
   store_gradient<C>(dk, args.scale, k_tile, gradient_key, gradient_column, args.dk, args.dim, args, at);
 }
 

@@ -316,10 +316,9 @@ __global__ void __launch_bounds__(C::kThreads, C::kTiles.blocks) flash_forward_k
     multiply<Element, Layout, Stored::as_is, Layout, Stored::transposed, C::kWidth / 16>(score, q_lane, k_lane);
 
     wait_copies<0>();
+    __syncthreads();  // V is there; K's buffer is free
     if (partly_hidden) {
       nonfinite |= __syncthreads_or(remove_nonfinite<Element, C::kKeys, C::kWidth, C::kThreads>(v_shared));
-    } else {
-      __syncthreads();  // V is there; K's buffer is free
     }
     if (j0 + C::kKeys < at.last_key) load_keys(k_shared, k, args.k.seq, j0 + C::kKeys, args.dim);
     if (partly_hidden) finish_scores<C>(score, args, at, warp_row, j0);
