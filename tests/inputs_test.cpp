@@ -189,8 +189,8 @@ void for_each_row(const Problem& problem, TensorId id, Visit visit) {
 /// different addresses differ.
 TEST(Inputs, ElementsThatShareStorageAreEqual) {
   for (const Family& known : families()) {
-    const bool distinct = known.kind == FamilyKind::random || known.name == "rising" || known.name == "falling";
-    if (!distinct) continue;
+    const bool varied = known.kind == FamilyKind::random || known.name == "rising" || known.name == "falling";
+    if (!varied) continue;
     for (int expanded = 0; expanded < 8; ++expanded) {
       for (int variant = 0; variant < 3; ++variant) {
         Problem problem = ragged();
