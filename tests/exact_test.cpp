@@ -235,6 +235,17 @@ TEST(Exact, RowsThatSeeNothingAreZeroWithLseMinusInfinity) {
   EXPECT_TRUE(std::isfinite(got.lse[2]));
 }
 
+TEST(Exact, AFirstBlockThatSeesNoKeyComesBeforeAnyScratch) {
+  // Bottom-right with more queries than keys: the first 64 rows see nothing, and their block is the first of its thread.
+  Problem problem = make_problem(127, 47, 8, 8);
+  problem.causal = Causal::bottom_right;
+  const Exact exact = exact_attention(problem, normal_inputs(problem));
+  EXPECT_EQ(exact.lse[0], -kInf);
+  EXPECT_EQ(exact.lse[79], -kInf);
+  EXPECT_TRUE(std::isfinite(exact.lse[80]));
+  EXPECT_EQ(exact.o.at(79, 0, 0), 0);
+}
+
 TEST(Exact, NoKeysAtAllGivesZeroAndMinusInfinity) {
   Problem problem = make_problem(2, 0, 3, 2);
   problem.seq_q = {2, 1};

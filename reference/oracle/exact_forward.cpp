@@ -41,7 +41,7 @@ void forward_block(const RowBlock& block, const Inputs& inputs, const Scores& sc
   const HeadSlice& head = block.head;
   const KeyRange keys = scores.keys_of(head.b, block.i, block.count);
   const std::int64_t width = keys.last - keys.first;
-  if (scratch.cols() < width) scratch.resize(kBlockRows, (width + 7) / 8 * 8);
+  if (scratch.rows() == 0 || scratch.cols() < width) scratch.resize(kBlockRows, (width + 7) / 8 * 8);
   MatrixRef s = scratch.topLeftCorner(block.count, width);  // [rows, keys]
   const ConstRows q = rows_of(inputs.q, head.h, head.first_q + block.i, block.count);
   for (std::int64_t n = 0; n < width; n += kTileKeys) {
