@@ -123,6 +123,21 @@ TEST_P(ModelsContract, AnInfiniteScoreMakesItsRowNan) {
   EXPECT_TRUE(std::isnan(got.lse[0]));
 }
 
+TEST_P(ModelsContract, BiasGradientOverNoRowsIsZeroWhereTheBiasBroadcastsOverThem) {
+  struct Case {
+    const char* text;
+    std::size_t elements;
+  };
+  for (const Case& c :
+       {Case{"q=0 k=7 heads=2/1 bias=1h1k dbias=on", 14}, Case{"q=5 k=0 heads=2 bias=bhq1 dbias=on", 10},
+        Case{"q=0 k=0 heads=2 bias=1h11 dbias=on", 2}, Case{"layout=thd q=0,0 k=3,2 bias=b11k dbias=on", 6}}) {
+    const Problem problem = parse_case(std::string("dtype=f16 dim=4 ") + c.text);
+    if (declines(*GetParam(), problem)) continue;
+    EXPECT_EQ(outputs(*GetParam(), problem, make_inputs(problem)).d_bias.data, std::vector<double>(c.elements, 0.0))
+        << c.text;
+  }
+}
+
 TEST_P(ModelsContract, RowsWithoutKeysAreZeroWithAnInfiniteLogsumexp) {
   for (const char* text : {"q=5 k=2 causal=bottom-right", "q=5,3 k=0,4", "q=9 k=9 window=0,0 mask=bhqk:0",
                            "q=4 k=3 bias=bhqk:hide=1 dbias=on", "q=70 k=130 block=64x64:random=0"}) {

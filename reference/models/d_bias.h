@@ -3,21 +3,19 @@
 // so its gradient is P o (dP - delta) without the softcap's derivative.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "reference/models/head.h"
 
 namespace attest {
 
-/// dBias := 0 everywhere the operand has an element, before tiles add to it.
+/// dBias := 0 everywhere the operand has an element, before tiles add to it: also where it broadcasts (stride 0) over
+/// a dimension that is empty.
 template <typename Real>
 void clear_d_bias(const CallView& view) {
   const attest_operand& to = view.call().d_bias;
   const attest_problem& problem = view.problem();
-  const auto extent = [](std::int64_t stride, std::int64_t count) {
-    return stride == 0 ? std::min<std::int64_t>(count, 1) : count;
-  };
+  const auto extent = [](std::int64_t stride, std::int64_t count) { return stride == 0 ? 1 : count; };
   for (std::int64_t b = 0; b < extent(to.stride_batch, problem.batch); ++b)
     for (std::int64_t h = 0; h < extent(to.stride_head, problem.heads_q); ++h)
       for (std::int64_t i = 0; i < extent(to.stride_query, problem.max_q); ++i)
