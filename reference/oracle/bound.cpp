@@ -52,6 +52,10 @@ bool scores_are_generic(const Problem& problem, const Inputs& inputs, const Nume
     const double secant = 1 / std::cosh(level / problem.softcap);
     spread = std::min(spread, problem.softcap) * secant * secant;
   }
+  // Of n keys in D dimensions the one nearest to their mean is about n^(-1/D) of the usual distance away from it. Its
+  // scores differ by as much less between rows, and so do those of the query nearest to 0 between keys.
+  const double rows = static_cast<double>(std::max({problem.max_q() * problem.group(), problem.max_k(), std::int64_t{1}}));
+  spread *= std::pow(rows, -1 / dim);
   return spread > 2 * std::max({profile.p.u, profile.p_bwd.u, profile.u});
 }
 

@@ -27,7 +27,7 @@ struct Bounds {
   Values dq;                     // [tokens_q, Hq, D]; gradients empty for forward only
   Values dk;                     // [tokens_k, Hkv, D]
   Values dv;                     // [tokens_k, Hkv, Dv]
-  Operand<double> d_bias;        // shape of the bias; empty unless asked for
+  Operand<double> d_bias;        // [B|1, Hq|1, Sq|1, Sk|1] as the bias; empty unless asked for
   std::int64_t unspecified = 0;  // how many of all these are infinite
 };
 

@@ -66,7 +66,7 @@ class BlockSweep {
   RealMatrix<Real> x_, s_, p_, shown_, slope_, keep_, dp_;      // [kBoundRows, keys]
   RealMatrix<Real> weight_[6];                                  // [kBoundRows, keys]
   RealMatrix<Real> m2_, r2_, eta2_, eta1_, dq_sum_, mean_sum_;  // [kBoundRows, D or Dv]
-  std::vector<double> factor_;
+  std::vector<double> factor_;                                  // [keys] Z / (1 - p)
 };
 
 }  // namespace attest

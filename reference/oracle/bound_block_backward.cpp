@@ -62,6 +62,13 @@ void BlockSweep<Rule>::add_to_group(const RowBlock& block, const std::vector<Row
   const std::int64_t n = keys_.last - keys_.first, count = block.count;
   sums.dk.middleRows(keys_.first, n).noalias() += weight_[2].topLeftCorner(count, n).transpose() * q_.weight;
   sums.dv.middleRows(keys_.first, n).noalias() += weight_[3].topLeftCorner(count, n).transpose() * d_o_.weight;
+  if (!rules_.common_d.empty()) {
+    const double common = rules_.common_d[static_cast<std::size_t>(block.head.b * problem_.heads_q + block.head.h)];
+    if (common > 0) {
+      sums.common_dk.middleRows(keys_.first, n).noalias() +=
+          Real(common) * (weight_[1].topLeftCorner(count, n).transpose() * q_.x);
+    }
+  }
   const Real smallest = static_cast<Real>(rules_.profile.p_bwd.subnormal / 2);
   for (std::int64_t r = 0; r < count; ++r) {
     if (rows[r].empty) continue;
@@ -129,7 +136,8 @@ void BlockSweep<Rule>::finish_group(const GroupSums<Real>& sums) {
     for (std::int64_t c = 0; c < rules_.dim; ++c) {
       const double dk = exact_.dk.at(token, group.head_kv, c);
       const double unit = rules_.grad_unit * units_.q * std::abs(scores_.scale());
-      const double bound = bound_of(static_cast<double>(sums.dk(j, c)), unit, std::abs(dk), 0);
+      const double bound = bound_of(static_cast<double>(sums.dk(j, c)), unit, std::abs(dk), 0) +
+                           unit * std::abs(static_cast<double>(sums.common_dk(j, c)));
       out_.bounds.dk.at(token, group.head_kv, c) = last_rounding(bound, dk);
     }
     const double flushed = sums.mass[j] > 0 ? static_cast<double>(sums.flushed[j] / sums.mass[j]) : 1;

@@ -56,6 +56,7 @@ std::vector<GroupSums<Real>> make_sums(const Problem& problem, const std::vector
       if (problem.wants_backward()) {
         sums.dk.setZero(group.seq_k, problem.dim);
         sums.dv.setZero(group.seq_k, problem.width_v());
+        sums.common_dk.setZero(group.seq_k, problem.dim);
         sums.mass.setZero(group.seq_k);
         sums.flushed.setZero(group.seq_k);
         sums.trusted.assign(static_cast<std::size_t>(group.seq_k), 1);
@@ -74,6 +75,7 @@ void join(std::vector<GroupSums<Real>>& all) {
     GroupSums<Real>&to = all[n - 1], &from = all[n];
     to.dk += from.dk;
     to.dv += from.dv;
+    to.common_dk += from.common_dk;
     to.mass += from.mass;
     to.flushed += from.flushed;
     for (std::size_t j = 0; j < to.trusted.size(); ++j) {

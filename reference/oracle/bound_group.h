@@ -37,6 +37,7 @@ struct GroupSums {
   const Group<Real>* group;
   std::vector<RowBlock> blocks;
   RealMatrix<Real> dk, dv;            // [Sk, D], [Sk, Dv]
+  RealMatrix<Real> common_dk;         // [Sk, D] what errors of D that all rows share make of dk
   RealRow<Real> mass, flushed;        // [Sk] sum of P, and of the P that may be flushed
   std::vector<std::uint8_t> trusted;  // [Sk]
   std::vector<std::uint8_t> seen;     // [Sk]

@@ -6,6 +6,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <vector>
 
 #include "reference/oracle/numerics_profile.h"
 
@@ -32,6 +33,7 @@ struct RowRules {
   std::int64_t dim;
   std::int64_t dim_v;
   std::int64_t bias_terms;  // pairs that one element of d_bias sums, at most
+  std::vector<double> common_d;  // [B, Hq] error of D that the rows of a head may share, in units; empty: none
 };
 
 /// One row's pairs with the keys that its block may see. Where a pair is hidden, shown = p = 0 and s is the top score.

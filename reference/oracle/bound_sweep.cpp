@@ -2,12 +2,15 @@
 #include "reference/oracle/bound_sweep.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "reference/oracle/bound_block.h"
 
 namespace attest {
 namespace {
+
+constexpr double kAlike = 16;  // rows whose o differ by fewer halves of a spacing round alike
 
 SweptBounds make_bounds(const Problem& problem, const Exact& exact) {
   SweptBounds out;
@@ -31,6 +34,37 @@ std::int64_t bias_terms(const Problem& problem, const Operand<double>& d_bias) {
          summed(d_bias.extent_q, problem.max_q()) * summed(d_bias.extent_k, problem.max_k());
 }
 
+// Where the rows of a head have nearly the same o, as with values of one sign, its roundings are the same too, and so is
+// their part in D as far as do has a mean over the rows. One number for each head: lambda times its deviation.
+std::vector<double> common_error_of_d(const Problem& problem, const Inputs& inputs, const Exact& exact,
+                                      const NumericsProfile& profile, double lambda, double unit) {
+  std::vector<double> common;  // [B, Hq]
+  const std::int64_t width = problem.width_v();
+  for (std::int64_t b = 0; b < problem.batch(); ++b) {
+    for (std::int64_t h = 0; h < problem.heads_q; ++h) {
+      const HeadSlice head = head_slice(problem, b, h);
+      Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(width), squares = sum, sum_d_o = sum;  // [Dv]
+      double rows = 0;
+      for (std::int64_t token = head.first_q; token < head.first_q + head.seq_q; ++token) {
+        if (std::isinf(exact.lse[static_cast<std::size_t>(token * problem.heads_q + h)])) continue;
+        const Eigen::Map<const Eigen::ArrayXd> o(exact.o.row(token, h).data(), width);
+        sum += o;
+        squares += o.square();
+        sum_d_o += Eigen::Map<const Eigen::ArrayXd>(inputs.d_o.row(token, h).data(), width);
+        ++rows;
+      }
+      double variance = 0;
+      for (std::int64_t c = 0; c < width && rows > 0; ++c) {
+        const double mean = sum[c] / rows, step = profile.out.u * std::abs(mean);
+        const double deviation = std::sqrt(std::max(squares[c] / rows - mean * mean, 0.0));
+        if (deviation < kAlike * step) variance += std::pow(step * sum_d_o[c] / rows / unit, 2);
+      }
+      common.push_back(lambda * std::sqrt(variance));
+    }
+  }
+  return common;
+}
+
 }  // namespace
 
 template <typename Rule>
@@ -42,6 +76,10 @@ SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Sco
       scaled ? Units{unit_of(inputs.q), unit_of(inputs.k), unit_of(inputs.v), unit_of(inputs.d_o)} : Units{1, 1, 1, 1};
   const bool backward = problem.wants_backward();
   const double bias_roundings = (inputs.bias.empty() ? 0 : 2) + (problem.alibi ? 3 : 0);
+  std::vector<double> common_d;
+  if (Rule::kSquares && backward && profile.delta_from_stored_o) {
+    common_d = common_error_of_d(problem, inputs, exact, profile, lambda, units.v * units.d_o);
+  }
   const RowRules rules = {profile,
                           lambda,
                           captured ? profile.p.u : 0,
@@ -53,7 +91,8 @@ SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Sco
                           backward && !inputs.d_lse.empty(),
                           problem.dim,
                           problem.width_v(),
-                          exact.d_bias.empty() ? 1 : bias_terms(problem, exact.d_bias)};
+                          exact.d_bias.empty() ? 1 : bias_terms(problem, exact.d_bias),
+                          common_d};
   SweptBounds out = make_bounds(problem, exact);
   const std::vector<Group<Real>> groups = make_groups<Real>(problem, inputs, units, Rule::kSquares);
   std::vector<GroupSums<Real>> all = make_sums(problem, groups);

@@ -75,8 +75,8 @@ Problem study_problem(std::uint64_t seed, std::int64_t longest) {
   }
   problem.heads_kv = draw.between(1, 2);
   problem.heads_q = problem.heads_kv * draw.between(1, 3);
-  problem.dim = draw.of<std::int64_t>({4, 8, 24, 64, 128});
-  problem.dim_v = draw.one_in(2) ? problem.dim : draw.of<std::int64_t>({4, 40, 64});
+  problem.dim = draw.of<std::int64_t>({1, 2, 4, 8, 16, 24, 64, 128});
+  problem.dim_v = draw.one_in(2) ? problem.dim : draw.of<std::int64_t>({1, 4, 40, 64});
   draw_features(draw, problem);
   std::vector<const Family*> known;
   for (const Family& one : families()) known.push_back(&one);
