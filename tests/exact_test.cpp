@@ -11,44 +11,14 @@
 #include <limits>
 #include <random>
 
-#include "reference/oracle/exponential.h"
 #include "reference/oracle/visibility.h"
+#include "tests/support/normal_inputs.h"
 #include "tests/support/peak_memory.h"
 
 namespace attest {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-Problem make_problem(std::int64_t seq_q, std::int64_t seq_k, std::int64_t dim, std::int64_t dim_v,
-                     std::int64_t heads_q = 1, std::int64_t heads_kv = 1) {
-  Problem problem;
-  problem.dtype = Dtype::f64;
-  problem.seq_q = {seq_q};
-  problem.seq_k = {seq_k};
-  problem.dim = dim;
-  problem.dim_v = dim_v;
-  problem.heads_q = heads_q;
-  problem.heads_kv = heads_kv;
-  return problem;
-}
-
-void fill_normal(Values& values, std::mt19937_64& random) {
-  std::normal_distribution<double> normal;
-  for (double& x : values.data) x = normal(random);
-}
-
-Inputs normal_inputs(const Problem& problem, std::uint64_t seed = 1) {
-  std::mt19937_64 random(seed);
-  Inputs inputs;
-  inputs.q = Values(problem.total_q(), problem.heads_q, problem.dim);
-  inputs.k = Values(problem.total_k(), problem.heads_kv, problem.dim);
-  inputs.v = Values(problem.total_k(), problem.heads_kv, problem.width_v());
-  inputs.d_o = Values(problem.total_q(), problem.heads_q, problem.width_v());
-  for (Values* values : {&inputs.q, &inputs.k, &inputs.v, &inputs.d_o}) fill_normal(*values, random);
-  return inputs;
-}
 
 Problem seed_problem() {
   Problem problem = make_problem(5, 5, 3, 2);
@@ -286,74 +256,6 @@ TEST(Exact, AllKeysDroppedGivesZeroWithFiniteLse) {
   EXPECT_TRUE(std::isfinite(got.lse[0]));
 }
 
-// ---- non-finite inputs ------------------------------------------------------------------------------------------
-
-Exact with_bad_key(double value, Values Inputs::*tensor, std::int64_t key, Inputs* clean = nullptr) {
-  Problem problem = make_problem(130, 130, 4, 4);
-  problem.causal = Causal::top_left;
-  Inputs inputs = normal_inputs(problem);
-  if (clean != nullptr) *clean = inputs;
-  (inputs.*tensor).at(key, 0, 1) = value;
-  return exact_attention(problem, inputs);
-}
-
-TEST(Exact, NanInAKeyReachesTheRowsThatSeeItAndNoOther) {
-  Inputs clean;
-  const Exact got = with_bad_key(kNan, &Inputs::k, 100, &clean);
-  Problem problem = make_problem(130, 130, 4, 4);
-  problem.causal = Causal::top_left;
-  const Exact want = exact_attention(problem, clean);
-  for (int i = 0; i < 130; ++i) {
-    for (int c = 0; c < 4; ++c) {
-      EXPECT_EQ(std::isnan(got.o.at(i, 0, c)), i >= 100);
-      EXPECT_EQ(std::isnan(got.dq.at(i, 0, c)), i >= 100);
-      if (i >= 100) continue;
-      EXPECT_NEAR(got.o.at(i, 0, c), want.o.at(i, 0, c), 1e-13);
-      EXPECT_NEAR(got.dq.at(i, 0, c), want.dq.at(i, 0, c), 1e-13);
-    }
-    EXPECT_EQ(std::isnan(got.lse[i]), i >= 100);
-  }
-}
-
-TEST(Exact, NanInAValueReachesItsColumnOfTheRowsThatSeeIt) {
-  const Exact got = with_bad_key(kNan, &Inputs::v, 100);
-  for (int i = 0; i < 130; ++i) {
-    EXPECT_EQ(std::isnan(got.o.at(i, 0, 1)), i >= 100);
-    EXPECT_FALSE(std::isnan(got.o.at(i, 0, 0)));
-    EXPECT_FALSE(std::isnan(got.lse[i]));
-  }
-}
-
-TEST(Exact, HiddenNanAndInfinityMatterNowhere) {
-  for (const double bad : {kNan, kInf, -kInf}) {
-    for (Values Inputs::*tensor : {&Inputs::k, &Inputs::v}) {
-      Problem problem = make_problem(10, 20, 4, 4);
-      problem.causal = Causal::top_left;  // keys 10 and above are hidden from every row
-      Inputs inputs = normal_inputs(problem);
-      const Exact want = exact_attention(problem, inputs);
-      (inputs.*tensor).at(15, 0, 2) = bad;
-      const Exact got = exact_attention(problem, inputs);
-      for (std::size_t n = 0; n < want.o.data.size(); ++n) EXPECT_NEAR(got.o.data[n], want.o.data[n], 1e-13);
-      for (std::size_t n = 0; n < want.dq.data.size(); ++n) EXPECT_NEAR(got.dq.data[n], want.dq.data[n], 1e-13);
-      for (std::size_t n = 0; n < want.dk.data.size(); ++n) EXPECT_NEAR(got.dk.data[n], want.dk.data[n], 1e-13);
-      for (std::size_t n = 0; n < want.dv.data.size(); ++n) EXPECT_NEAR(got.dv.data[n], want.dv.data[n], 1e-13);
-    }
-  }
-}
-
-TEST(Exact, InfiniteScoreMakesItsRowNan) {
-  Problem problem = make_problem(2, 3, 1, 1);
-  problem.scale = 1;
-  Inputs inputs = normal_inputs(problem);
-  inputs.q.data = {1, -1};
-  inputs.k.data = {0, kInf, 1};
-  const Exact got = exact_attention(problem, inputs);
-  EXPECT_TRUE(std::isnan(got.o.data[0]));
-  EXPECT_TRUE(std::isnan(got.lse[0]));
-  EXPECT_NEAR(got.lse[1], std::log(1 + std::exp(-1.0)), 1e-15);  // -inf: key 1 is hidden from row 1
-  EXPECT_TRUE(std::isfinite(got.o.data[1]));
-}
-
 TEST(Exact, CarefulPathAgreesWithTheFastOne) {
   Problem problem = make_problem(90, 200, 5, 6, 4, 2);
   problem.causal = Causal::bottom_right;
@@ -425,32 +327,6 @@ TEST(Exact, ExtraMemoryIsLinearInTheLength) {
   }
   EXPECT_LT(extra[1], 2 * extra[0] + (4 << 20));
   EXPECT_LT(extra[1], 64 << 20);
-}
-
-// ---- exponential --------------------------------------------------------------------------------------------------
-
-TEST(Exponential, WithinOneUlpOfLongDouble) {
-  std::mt19937_64 random(3);
-  for (const double low : {-745.0, -708.0, -40.0, -1.0, -1e-8}) {
-    std::uniform_real_distribution<double> draw(low, 0.5);
-    for (int n = 0; n < 200000; ++n) {
-      const double x = draw(random);
-      const long double want = std::exp(static_cast<long double>(x));
-      int exponent;
-      std::frexp(static_cast<double>(want), &exponent);
-      const double ulp = std::ldexp(1.0, std::max(exponent - 53, -1074));
-      ASSERT_LE(std::abs(static_cast<double>(exponential(x) - want)), ulp) << x;
-    }
-  }
-}
-
-TEST(Exponential, ExactAtItsEnds) {
-  EXPECT_EQ(exponential(0), 1);
-  EXPECT_EQ(exponential(-kInf), 0);
-  EXPECT_EQ(exponential(-746), 0);
-  EXPECT_EQ(exponential(-1e300), 0);
-  EXPECT_GT(exponential(-744), 0);
-  EXPECT_TRUE(std::isnan(exponential(kNan)));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct Outputs {
   Values dq;                // [tokens_q, Hq, D]
   Values dk;                // [tokens_k, Hkv, D]
   Values dv;                // [tokens_k, Hkv, Dv]
-  Operand<double> d_bias;
+  Operand<double> d_bias;   // each of [B or 1, Hq or 1, Sq or 1, Sk or 1]
 };
 
 /// Outputs that stand in for a forward pass when only the backward is run.
@@ -91,9 +91,9 @@ class Placement {
   Buffer* seq_q_ = nullptr;
   Buffer* seq_k_ = nullptr;
   Buffer* workspace_[2] = {};  // forward, backward
-  Operand<double> bias_shape_;
-  Operand<std::uint8_t> mask_shape_;
-  Operand<std::uint8_t> block_shape_;
+  Operand<double> bias_shape_;         // extents only, [B or 1, Hq or 1, Sq or 1, Sk or 1]
+  Operand<std::uint8_t> mask_shape_;   // the same
+  Operand<std::uint8_t> block_shape_;  // the same over tiles
   std::vector<std::int64_t> offsets_q_;  // [B + 1] token offsets
   std::vector<std::int64_t> offsets_k_;  // [B + 1]
 };
