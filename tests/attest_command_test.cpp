@@ -4,10 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -16,30 +14,15 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/shell.h"
+
 namespace {
 
-struct Result {
-  int exit_code;
-  std::string output;  // stdout and stderr
-};
-
-Result shell(const std::string& command) {
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer;
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), n);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
-}
+using Result = attest::testing_support::ShellResult;
+using attest::testing_support::file_text;
+using attest::testing_support::shell;
 
 Result attest(const std::string& arguments) { return shell(std::string(ATTEST_BINARY) + " " + arguments); }
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string temporary(const std::string& name) { return testing::TempDir() + "attest_command_" + name; }
 
@@ -87,7 +70,7 @@ TEST(AttestVerify, WritesJsonLinesAndJunit) {
   const Result result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":scale-off --kernel flash --case 'q=3 k=5' --case 'q=64 k=64' --json " +
                                json + " --junit " + junit);
   EXPECT_EQ(result.exit_code, 1);
-  std::istringstream lines(read_file(json));
+  std::istringstream lines(file_text(json));
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
@@ -98,7 +81,7 @@ TEST(AttestVerify, WritesJsonLinesAndJunit) {
     ++count;
   }
   EXPECT_EQ(count, 4);
-  const std::string xml = read_file(junit);
+  const std::string xml = file_text(junit);
   EXPECT_NE(xml.find("<testsuite name=\"scale-off\" tests=\"2\" failures=\"2\" errors=\"0\" skipped=\"0\""), std::string::npos) << xml;
   EXPECT_NE(xml.find("<testsuite name=\"flash\" tests=\"2\" failures=\"0\""), std::string::npos) << xml;
   EXPECT_NE(xml.find("</testsuites>"), std::string::npos);
@@ -108,7 +91,7 @@ TEST(AttestVerify, TheSameSeedGivesTheSameReport) {
   const auto report = [](const std::string& name) {
     const std::string path = temporary(name);
     attest("verify --kernel flash --cases 10 --seed 9 --json " + path);
-    return std::regex_replace(read_file(path), std::regex("\"seconds\":[^,]*,"), "");
+    return std::regex_replace(file_text(path), std::regex("\"seconds\":[^,]*,"), "");
   };
   const std::string first = report("first.json");
   EXPECT_FALSE(first.empty());
@@ -134,18 +117,18 @@ TEST(AttestVerify, AnInterruptLeavesValidReports) {
     _exit(127);
   }
   // The first verdicts show that it is under way.
-  for (int n = 0; n < 300 && read_file(json).empty(); ++n) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int n = 0; n < 300 && file_text(json).empty(); ++n) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   kill(child, SIGINT);
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
-  std::istringstream lines(read_file(json));
+  std::istringstream lines(file_text(json));
   std::string line;
   int count = 0;
   for (; std::getline(lines, line); ++count) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
   EXPECT_GT(count, 0);
-  EXPECT_NE(read_file(junit).find("</testsuites>"), std::string::npos);
+  EXPECT_NE(file_text(junit).find("</testsuites>"), std::string::npos);
 }
 
 TEST(AttestCase, NormalisesAndExplains) {

@@ -12,6 +12,7 @@
 #include "reference/models/matmul.h"
 #include "reference/models/rounding.h"
 #include "reference/models/row_reductions.h"
+#include "reference/models/tensor_core.h"
 
 namespace attest {
 namespace {
@@ -88,6 +89,81 @@ void expect_chains() {
 TEST(ModelProducts, AreOneChainPerElementWhateverTheBlocking) {
   expect_chains<float>();
   expect_chains<double>();
+}
+
+/// <a, 1> added to c as `how` adds.
+float tensor_core_sum(const attest_accumulation& how, const std::vector<float>& a, float c = 0) {
+  const std::vector<float> ones(a.size(), 1.0f);
+  const auto depth = static_cast<std::int64_t>(a.size());
+  multiply_add_blocks(how, 1, 1, depth, {a.data(), depth}, {ones.data(), 1}, {&c, 1}, nullptr, false);
+  return c;
+}
+
+// Terms of 2^-11 survive only where their block holds no 1: within a block all are cut at 2^-10 of the largest.
+TEST(ModelTensorCore, CutsABlockAtItsLargestTerm) {
+  std::vector<float> terms(8, 0x1p-11f);
+  terms.push_back(1);
+  EXPECT_EQ(tensor_core_sum({4, 10, 0x1p-23, 1, 0}, terms), 1 + 0x1p-8f);   // two blocks of small ones, then 1
+  EXPECT_EQ(tensor_core_sum({8, 10, 0x1p-23, 1, 0}, terms), 1 + 0x1p-8f);   // one block of small ones, then 1
+  EXPECT_EQ(tensor_core_sum({16, 10, 0x1p-23, 1, 0}, terms), 1.0f);         // all in the block of the 1
+  EXPECT_EQ(tensor_core_sum({16, 11, 0x1p-23, 1, 0}, terms), 1 + 0x1p-8f);  // one more bit kept
+  EXPECT_EQ(tensor_core_sum({16, 0, 0x1p-23, 1, 0}, terms), 1 + 0x1p-8f);   // all bits kept
+  terms.pop_back();
+  for (const std::int32_t block : {4, 8, 16})  // the accumulator takes part in the alignment
+    EXPECT_EQ(tensor_core_sum({block, 10, 0x1p-23, 1, 0}, terms, 1), 1.0f) << block;
+}
+
+TEST(ModelTensorCore, TruncatesTowardZeroOnBothSides) {
+  const std::vector<float> small(4, 0x1.8p-11f);  // each is cut to 2^-11, where 11 bits are kept beside a 1
+  EXPECT_EQ(tensor_core_sum({4, 11, 0x1p-23, 1, 0}, small, 1), 1 + 0x1p-9f);
+  EXPECT_EQ(tensor_core_sum({4, 11, 0x1p-23, 1, 0}, {-0x1.8p-11f, -0x1.8p-11f, -0x1.8p-11f, -0x1.8p-11f}, -1),
+            -1 - 0x1p-9f);
+  // The normalised sum: 1 + 3 * 2^-25 truncates to 1 and rounds to 1 + 2^-23.
+  EXPECT_EQ(tensor_core_sum({4, 0, 0x1p-23, 1, 0}, {1, 0x1.8p-24f}), 1.0f);
+  EXPECT_EQ(tensor_core_sum({4, 0, 0x1p-24, 0, 0}, {1, 0x1.8p-24f}), 1 + 0x1p-23f);
+}
+
+TEST(ModelTensorCore, AlignsByTheExponentsOfTheFactors) {
+  // 1.5 * 1.5 = 2.25 has the significand 2.25 and the exponent 0: a term of 2^-10 beside it keeps its bit.
+  const std::vector<float> a = {1.5f, 0x1p-10f}, b = {1.5f, 1.0f};
+  float c = 0;
+  multiply_add_blocks({4, 10, 0x1p-23, 1, 0}, 1, 1, 2, {a.data(), 2}, {b.data(), 1}, {&c, 1}, nullptr, false);
+  EXPECT_EQ(c, 2.25f + 0x1p-10f);
+}
+
+TEST(ModelTensorCore, PromotesPartialSums) {
+  // 1, then 2^-11 eight times: cut one by one in one accumulator, whole in partial sums of their own.
+  std::vector<float> terms = {1, 0, 0, 0};
+  terms.insert(terms.end(), 8, 0x1p-11f);
+  EXPECT_EQ(tensor_core_sum({4, 10, 0x1p-23, 1, 0}, terms), 1.0f);
+  EXPECT_EQ(tensor_core_sum({4, 10, 0x1p-23, 1, 4}, terms), 1 + 0x1p-8f);
+}
+
+// docs/numerics.md, Sums: ceil(n / block) steps, each ((block + 1) 2^-f + u_norm) of the sum of magnitudes at most.
+TEST(ModelTensorCore, StaysWithinItsWorstCase) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (const std::int32_t block : {4, 8, 16})
+    for (const std::int32_t bits : {11, 23, 25})
+      for (const std::size_t n : {1u, 7u, 64u, 300u}) {
+        std::vector<float> a(n);
+        double want = 0, size = 0;
+        for (float& x : a) x = normal(random), want += x, size += std::abs(x);
+        const double steps = std::ceil(static_cast<double>(n) / block);
+        const double allowed = steps * ((block + 1) * std::ldexp(1.0, -bits) + 0x1p-23) * size;
+        EXPECT_LE(std::abs(tensor_core_sum({block, bits, 0x1p-23, 1, 0}, a) - want), allowed) << block << " " << n;
+      }
+}
+
+TEST(ModelTensorCore, LeavesOutWhatIsHiddenAndKeepsNan) {
+  constexpr float kHidden = -std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> a = {2, 0, 3}, b = {1, kNan, 1}, seen = {0, kHidden, 0};
+  const Matrix<const float> hidden{seen.data(), 3};
+  float c = 0;
+  multiply_add_blocks({16, 25, 0x1p-23, 1, 0}, 1, 1, 3, {a.data(), 3}, {b.data(), 1}, {&c, 1}, &hidden, false);
+  EXPECT_EQ(c, 5.0f);
+  multiply_add_blocks({16, 25, 0x1p-23, 1, 0}, 1, 1, 3, {a.data(), 3}, {b.data(), 1}, {&c, 1}, nullptr, false);
+  EXPECT_TRUE(std::isnan(c));
 }
 
 TEST(ModelReductions, KeepNan) {

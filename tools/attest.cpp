@@ -24,12 +24,14 @@ int run(int argc, char** argv) {
              "  attest verify                                    every built-in kernel that can run here\n"
              "  attest verify --kernel ./libmine.so --time 60    your kernels, for a minute\n"
              "  attest case 'q=5 k=2 causal=bottom-right'        what a case asks for\n"
+             "  attest io 'dtype=f16 heads=16 q=1024 k=1024'     what each algorithm moves between memories\n"
              "\nExit codes: 0 all pass; 1 any fail, untrusted or error, or nothing ran; 2 usage or environment;\n"
              "130 interrupted (reports are complete up to there).");
   const std::vector<std::pair<std::string, attest::tools::Run>> commands = {
       {"verify", attest::tools::add_verify(app)},
       {"kernels", attest::tools::add_kernels(app)},
       {"case", attest::tools::add_case(app)},
+      {"io", attest::tools::add_io(app)},
   };
   try {
     app.parse(argc, argv);

@@ -15,5 +15,6 @@ using Run = std::function<int()>;
 Run add_verify(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_case(CLI::App& app);
+Run add_io(CLI::App& app);
 
 }  // namespace attest::tools

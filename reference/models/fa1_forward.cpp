@@ -36,8 +36,7 @@ class Fa1Head {
     for (std::int64_t j = 0; j < head_.keys(); j += bc) {  // line 5
       const std::int64_t cols = std::min(bc, head_.keys() - j);
       const auto held_keys = ledger_.hold(cols * (d + dv));
-      ledger_.read(Moved::k, cols * d);  // line 6
-      ledger_.read(Moved::v, cols * dv);
+      steps_.load_keys(cols);  // line 6
       for (std::int64_t i = 0; i < sq; i += br) {  // line 7
         s_.tile = {i, std::min(br, sq - i), j, cols};
         if (head_.any_seen(s_.tile)) inner_step();  // Algorithm 5: only where the block mask shows something

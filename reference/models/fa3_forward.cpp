@@ -13,10 +13,7 @@ namespace {
 
 template <typename Real>
 void head_forward(ForwardSteps<Real>& steps) {
-  const Head<Real>& head = steps.head();
-  const std::int64_t br = steps.options().query_tile, bc = steps.options().key_tile;
-  const std::int64_t d = head.dim(), dv = head.dim_v();
-  Ledger& ledger = steps.ledger();
+  const auto [head, br, bc, d, dv, ledger] = steps.loop();
   ledger.phase("forward");
   ScoreTile<Real> s_next(steps.options()), p_current(steps.options());
   StateRows<Real> rows(br, dv);
@@ -29,8 +26,7 @@ void head_forward(ForwardSteps<Real>& steps) {
     for (std::int64_t j = 0; j < head.keys(); j += bc) {
       s_next.tile = {i, count, j, std::min(bc, head.keys() - j)};
       if (!head.any_seen(s_next.tile)) continue;
-      ledger.read(Moved::k, s_next.tile.cols * d);
-      ledger.read(Moved::v, s_next.tile.cols * dv);
+      steps.load_keys(s_next.tile.cols);
       steps.scores(s_next);                                          // S_next = Q K_j^T
       if (pending) steps.multiply_values(p_current, rows.matrix());  // O = O + P_cur V_(j-1)
       steps.follow_maximum(s_next, rows);                            // m, and the rescale of l and O

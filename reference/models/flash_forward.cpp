@@ -12,10 +12,7 @@ namespace {
 
 template <typename Real>
 void head_forward(ForwardSteps<Real>& steps) {
-  const Head<Real>& head = steps.head();
-  const std::int64_t br = steps.options().query_tile, bc = steps.options().key_tile;
-  const std::int64_t d = head.dim(), dv = head.dim_v();
-  Ledger& ledger = steps.ledger();
+  const auto [head, br, bc, d, dv, ledger] = steps.loop();
   ledger.phase("forward");
   ScoreTile<Real> s(steps.options());
   StateRows<Real> rows(br, dv);
@@ -28,8 +25,7 @@ void head_forward(ForwardSteps<Real>& steps) {
       s.tile = {i, count, j, std::min(bc, head.keys() - j)};
       if (!head.any_seen(s.tile)) continue;
       const auto held_keys = ledger.hold(s.tile.cols * (d + dv + count));  // K_j, V_j, S_ij
-      ledger.read(Moved::k, s.tile.cols * d);                              // line 7
-      ledger.read(Moved::v, s.tile.cols * dv);
+      steps.load_keys(s.tile.cols);             // line 7
       steps.scores(s);                          // line 8
       steps.follow_maximum(s, rows);            // line 9: m, and the rescale of l; line 10: that of O
       steps.exponentials(s, rows);              // line 9: P, l

@@ -41,6 +41,15 @@ struct StateRows {
   std::vector<SoftmaxState<Real>> states;
 };
 
+/// What every loop over tiles needs: `const auto [head, br, bc, d, dv, ledger] = steps.loop()`.
+template <typename Real>
+struct TileLoop {
+  const Head<Real>& head;
+  std::int64_t br, bc;  // tile of queries, of keys
+  std::int64_t d, dv;
+  Ledger& ledger;
+};
+
 template <typename Real>
 class ForwardSteps {
  public:
@@ -66,6 +75,15 @@ class ForwardSteps {
     multiply_values(s, rows.matrix());
   }
 
+  /// K_j and V_j of `keys` keys from slow memory.
+  void load_keys(std::int64_t keys) {
+    ledger_.read(Moved::k, keys * head_.dim());
+    ledger_.read(Moved::v, keys * head_.dim_v());
+  }
+
+  TileLoop<Real> loop() {
+    return {head_, options_.query_tile, options_.key_tile, head_.dim(), head_.dim_v(), ledger_};
+  }
   Ledger& ledger() { return ledger_; }
   const Head<Real>& head() const { return head_; }
   const ModelOptions& options() const { return options_; }

@@ -86,8 +86,14 @@ std::string draw_traffic(const attest_problem& problem, const IoMachine& machine
     attest_problem longer = plain;
     longer.batch = 1, longer.seq_q = &n, longer.seq_k = &n;
     longer.max_q = longer.max_k = longer.rows_q = longer.rows_k = n;
-    add_points(by_length, static_cast<double>(n), io_report(longer, nullptr, machine));
+    try {
+      add_points(by_length, static_cast<double>(n), io_report(longer, nullptr, machine));
+    } catch (const InvalidRequest&) {
+      break;  // too many tiles to walk
+    }
   }
+  if (by_memory.empty() || by_length.empty())
+    throw InvalidRequest("svg", "a drawing", "a case whose tiles fit some memory of 16 KiB to 1 MiB");
   return fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' width='{:.0f}' height='{:.0f}' font-family='sans-serif' "
       "font-size='11'>\n<rect width='100%' height='100%' fill='white'/>\n{}{}</svg>\n",

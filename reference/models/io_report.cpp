@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -94,6 +95,25 @@ struct Tiles {
   std::int64_t query, key;
 };
 
+/// Counts stay exact in 64 bits, and the walk over the tiles ends.
+void check_countable(const attest_problem& problem, Tiles tiles) {
+  constexpr double kMostFlops = 1e18, kMostTiles = 5e7;
+  const auto number = [](std::int64_t x) { return static_cast<double>(x); };
+  double pairs = 0, visited = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    pairs += number(problem.seq_q[b]) * number(problem.seq_k[b]) * number(problem.heads_q);
+    visited += std::ceil(number(problem.seq_q[b]) / number(tiles.query)) *
+               std::ceil(number(problem.seq_k[b]) / number(tiles.key)) *
+               (problem.has_block_mask ? number(problem.heads_q) : 1);
+  }
+  if (pairs * number(problem.dim + problem.dim_v) * 7 > kMostFlops)
+    throw InvalidRequest("case", fmt::format("{:.3g} pairs of query and key", pairs),
+                         fmt::format("at most {:.3g} FLOPs", kMostFlops));
+  if (visited > kMostTiles)
+    throw InvalidRequest("case", fmt::format("{:.3g} pairs of tiles of {} x {}", visited, tiles.query, tiles.key),
+                         fmt::format("at most {:.3g}; use more fast memory or shorter sequences", kMostTiles));
+}
+
 Tiles largest_tiles(const std::string& model, const attest_problem& problem, std::int64_t fast) {
   const std::int64_t width = std::max(problem.dim, problem.dim_v);
   const std::int64_t by_rule = (fast + 4 * width - 1) / (4 * width);
@@ -141,11 +161,14 @@ Ledger count_model(const std::string& model, const attest_problem& problem, cons
 IoReport io_report(const attest_problem& problem, const attest_operand* block_mask, const IoMachine& machine) {
   IoReport report{machine, 0, format_of(dtype_of(problem.dtype)).bytes, {}};
   report.fast_elements = machine.fast_bytes / report.element_bytes;
+  if (report.fast_elements < 1)
+    throw InvalidRequest("fast memory", fmt::format("{} bytes", machine.fast_bytes), "room for at least one element");
   for (const std::string& model : counted_models()) {
     IoRow row;
     row.model = model;
     const bool tiled = model != "standard";
     const Tiles tiles = tiled ? largest_tiles(model, problem, report.fast_elements) : Tiles{1, 1};
+    check_countable(problem, tiled ? tiles : Tiles{problem.max_q + 1, problem.max_k + 1});
     row.ledger = count_model(model, problem, block_mask, tiles.query, tiles.key, tiled ? report.fast_elements : 0);
     if (tiled) row.query_tile = tiles.query, row.key_tile = tiles.key;
     row.bytes = static_cast<double>(row.ledger.bytes(report.element_bytes));

@@ -13,11 +13,8 @@ namespace {
 
 template <typename Real>
 void head_forward(ForwardSteps<Real>& steps) {
-  const Head<Real>& head = steps.head();
-  const std::int64_t br = steps.options().query_tile, bc = steps.options().key_tile;
-  const std::int64_t d = head.dim(), dv = head.dim_v();
+  const auto [head, br, bc, d, dv, ledger] = steps.loop();
   const std::int64_t chunks = (head.keys() + bc - 1) / bc;
-  Ledger& ledger = steps.ledger();
   ScoreTile<Real> s(steps.options());
   StateRows<Real> merged(br, dv);
   std::vector<StateRows<Real>> summaries;
@@ -31,8 +28,7 @@ void head_forward(ForwardSteps<Real>& steps) {
       s.tile = {i, count, j, std::min(bc, head.keys() - j)};
       if (!head.any_seen(s.tile)) continue;
       const auto held = ledger.hold(count * (d + dv + 2) + s.tile.cols * (d + dv + count));
-      ledger.read(Moved::k, s.tile.cols * d);
-      ledger.read(Moved::v, s.tile.cols * dv);
+      steps.load_keys(s.tile.cols);
       StateRows<Real> summary(ledger.counts_only() ? 0 : count, dv);
       steps.absorb(s, summary);  // exp(S - m_b) of the chunk's own m_b, its row sum, its product with V
       if (!ledger.counts_only()) summaries.push_back(std::move(summary));

@@ -49,8 +49,7 @@ class SplitKvHead {
       s_.tile = {i, count, j, std::min(bc, last - j)};
       if (!head_.any_seen(s_.tile)) continue;
       const auto held_keys = ledger_.hold(s_.tile.cols * (d + dv + count));
-      ledger_.read(Moved::k, s_.tile.cols * d);
-      ledger_.read(Moved::v, s_.tile.cols * dv);
+      steps_.load_keys(s_.tile.cols);
       steps_.absorb(s_, part_);
     }
     ledger_.write(Moved::partial, count * (dv + 1));
