@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/problem/exact_inputs.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/layout.h"
 
@@ -64,26 +65,6 @@ void onehot(const InputRow& row) {
   std::fill(row.values.begin(), row.values.end(), 0.0);
   const auto column = row.random.below(0, static_cast<std::int64_t>(row.values.size()));
   row.values[static_cast<std::size_t>(column)] = is_qk(row) ? 4 : 1;
-}
-
-/// First and last key that query i may see by causal and window alone: where a needle is worth placing. This is no
-/// mask, only a hint; the oracle's visibility decides what counts.
-std::pair<std::int64_t, std::int64_t> likely_keys(const Problem& problem, RowPosition at) {
-  const std::int64_t sq = problem.seq_q[static_cast<std::size_t>(at.b)];
-  const std::int64_t sk = problem.seq_k[static_cast<std::size_t>(at.b)];
-  std::int64_t first = 0;
-  std::int64_t last = sk - 1;
-  if (problem.causal != Causal::none) {
-    last = std::min(last, at.i + (problem.causal == Causal::bottom_right ? sk - sq : 0));
-  }
-  if (problem.window) {
-    const bool bottom_right = problem.causal == Causal::bottom_right ||
-                              (problem.causal == Causal::none && problem.window->alignment != Causal::top_left);
-    const std::int64_t centre = at.i + (bottom_right ? sk - sq : 0);
-    if (problem.window->left >= 0) first = std::max(first, centre - problem.window->left);
-    if (problem.window->right >= 0) last = std::min(last, centre + problem.window->right);
-  }
-  return {first, last};
 }
 
 /// The key of a query row's needle: half of them anywhere it is likely to see, a quarter next to a multiple of 16
@@ -170,10 +151,10 @@ void rising(const InputRow& row) { staircase(row, row.parameter); }
 void falling(const InputRow& row) { staircase(row, -row.parameter); }
 
 /// As large as v may be so that O is finite in the output type, with dropout, and so that sums of P v over all keys
-/// stay finite where a kernel accumulates in f32.
+/// stay finite where a kernel accumulates in f32, P up to 2^8 (an offset as for e4m3, or a maximum followed late).
 double largest_v(const Problem& problem) {
   const double keys = static_cast<double>(std::max(problem.max_k(), std::int64_t{1}));
-  const double accumulator = problem.dtype == Dtype::f64 ? kLargestF64 : format_of(Dtype::f32).max / (4 * keys);
+  const double accumulator = problem.dtype == Dtype::f64 ? kLargestF64 : format_of(Dtype::f32).max / (1024 * keys);
   const double limit = std::min({format_of(problem.dtype).max, format_of(problem.output_dtype()).max, accumulator});
   return limit * (1 - problem.effective_dropout());
 }
@@ -260,6 +241,19 @@ constexpr GeneratedFamily kGenerated[] = {
     {{"subnormal", structured, "v subnormal, and a quarter of q, k and do", "", 0}, subnormal},
     {{"outliers", random, "N(0, 1) + N(0, 100) Bernoulli(0.001)", "", 0}, outliers},
     {{"cancel", random, "v and do alternate in sign with a large common offset", "", 0}, cancel},
+    {{"exact-uniform", exact, "q = 0: O is the mean of v, dk = 0; bit for bit", "", 0}, exact_uniform},
+    {{"exact-uniform-k", exact, "k = 0: O is the mean of v, dq = 0; bit for bit", "", 0}, exact_uniform_k},
+    {{"exact-duplicate", exact, "exact-uniform with every key and value twice", "", 0}, exact_duplicate},
+    {{"exact-prefix", exact, "q = 0: O is a code of the number of visible keys", "", 0}, exact_prefix},
+    {{"exact-window", exact, "q = 0: O is the mean over the window", "", 0}, exact_window},
+    {{"exact-retrieval", exact, "each query's score hides all keys but one: O copies its v", "", 0}, exact_retrieval},
+    {{"exact-census", exact, "q = 0, v one-hot: O counts the keys that a mask or -inf bias shows", "", 0}, exact_census},
+    {{"exact-ladder", exact, "P are powers of two, in rising, falling or mixed order", "", 0}, exact_ladder},
+    {{"exact-staircase", exact, "P are powers of two, the maximum doubles every 16 keys", "", 0}, exact_ladder},
+    {{"exact-dropout", exact, "q = 0, v one-hot: O counts the keys that dropout keeps", "", 0}, exact_dropout},
+    {{"exact-constant", exact, "k = 0, v a number of its head: O is that number, dq = dk = 0", "", 0}, exact_constant},
+    {{"exact-diagonal", exact, "window=0,0: O copies the one visible v, dv copies do", "", 0}, exact_diagonal},
+    {{"exact-opposite", exact, "q = 0, v in opposite pairs: O is exactly 0", "", 0}, exact_opposite},
 };
 
 constexpr Family kCaptured = {"file", captured, "tensors from a safetensors file: file:PATH", "", 0};
@@ -272,6 +266,24 @@ constexpr auto kFamilies = [] {
 }();
 
 }  // namespace
+
+std::pair<std::int64_t, std::int64_t> likely_keys(const Problem& problem, RowPosition at) {
+  const std::int64_t sq = problem.seq_q[static_cast<std::size_t>(at.b)];
+  const std::int64_t sk = problem.seq_k[static_cast<std::size_t>(at.b)];
+  std::int64_t first = 0;
+  std::int64_t last = sk - 1;
+  if (problem.causal != Causal::none) {
+    last = std::min(last, at.i + (problem.causal == Causal::bottom_right ? sk - sq : 0));
+  }
+  if (problem.window) {
+    const bool bottom_right = problem.causal == Causal::bottom_right ||
+                              (problem.causal == Causal::none && problem.window->alignment != Causal::top_left);
+    const std::int64_t centre = at.i + (bottom_right ? sk - sq : 0);
+    if (problem.window->left >= 0) first = std::max(first, centre - problem.window->left);
+    if (problem.window->right >= 0) last = std::min(last, centre + problem.window->right);
+  }
+  return {first, last};
+}
 
 std::span<const Family> families() { return kFamilies; }
 

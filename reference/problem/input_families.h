@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "reference/problem/input_random.h"
 #include "reference/problem/inputs.h"
@@ -51,6 +52,10 @@ struct InputRow {
   RandomStream random;
   std::span<double> values;  // [D] or [Dv]
 };
+
+/// First and last key that query i may see by causal and window alone: where a needle is worth placing. This is no mask,
+/// only a hint; the oracle's visibility decides what counts.
+std::pair<std::int64_t, std::int64_t> likely_keys(const Problem& problem, RowPosition at);
 
 using FillRow = void (*)(const InputRow& row);
 

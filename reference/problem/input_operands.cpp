@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient of LSE, bias, masks and slopes. Each entry comes from its own indices and the fill seed, so a mask over
-// [B, Hq, Sq, Sk] does not change with the type, the layout or the family of the problem.
+// [B, Hq, Sq, Sk] does not change with the type, the layout or the family of the problem; exact-census has masks of its own.
 #include "reference/problem/input_operands.h"
 
 #include <cmath>
 #include <limits>
 
+#include "reference/problem/exact_inputs.h"
 #include "reference/problem/input_families.h"
 
 namespace attest {
@@ -67,6 +68,12 @@ Operand<double> make_bias(const Problem& problem) {
   const RandomStream base = stream_of(problem, StreamTag::bias);
   const RandomStream hiding = stream_of(problem, StreamTag::bias_hide);
   fill_rows(bias, [&](std::int64_t b, std::int64_t h, std::int64_t i, std::span<double> row) {
+    if (problem.fill.family == "exact-census") {
+      std::vector<std::uint8_t> shown(row.size());
+      census_row(problem, row_stream(hiding, b, h, i), shown);
+      for (std::size_t j = 0; j < row.size(); ++j) row[j] = shown[j] != 0 ? 0 : -std::numeric_limits<double>::infinity();
+      return;
+    }
     row_stream(base, b, h, i).fill_normal(row);
     round_all(problem.bias_dtype(), row, Overflow::saturate);
     if (problem.bias->hide == 0) return;
@@ -85,6 +92,7 @@ Operand<std::uint8_t> make_mask(const Problem& problem) {
   const RandomStream hidden_rows = stream_of(problem, StreamTag::mask_rows);
   const bool hides_rows = spec.density < 1 && spec.shape.query;
   fill_rows(mask, [&](std::int64_t b, std::int64_t h, std::int64_t i, std::span<std::uint8_t> row) {
+    if (problem.fill.family == "exact-census") return census_row(problem, row_stream(base, b, h, i), row);
     const bool hidden = hides_rows && row_stream(hidden_rows, b, h, i).below(0, 16) == 0;
     const RandomStream random = row_stream(base, b, h, i);
     for (std::size_t j = 0; j < row.size(); ++j) row[j] = !hidden && random.unit(j) < spec.density;

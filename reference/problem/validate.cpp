@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/problem/exact_inputs.h"
 #include "reference/problem/inputs.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/layout.h"
@@ -160,6 +161,10 @@ void check_direction(const Problem& p) {
 void check_fill(const Problem& p) {
   const Family& found = family(p.fill.family);
   require(found.kind != FamilyKind::captured || !p.fill.path.empty(), "fill", p.fill.family, "file:PATH");
+  if (found.kind == FamilyKind::exact) {
+    const std::string needs = exact_family_needs(found.name, p);
+    require(needs.empty(), "fill", p.fill.family, "it needs " + needs);
+  }
   if (p.fill.parameter) {
     require(!found.parameter.empty(), "fill", fmt::format("{}:{}", p.fill.family, *p.fill.parameter),
             fmt::format("family {} takes no parameter", p.fill.family));

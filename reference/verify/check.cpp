@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/oracle/bound.h"
+#include "reference/oracle/closed_form.h"
 #include "reference/problem/inputs.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/conventions.h"
@@ -143,6 +144,9 @@ PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOp
   prepared.inputs = make_inputs(problem);
   const NumericsProfile profile = make_profile(kernel.numerics(problem), problem);
   prepared.truth = exact_attention_with_bounds(problem, prepared.inputs, profile, bound_mode(problem));
+  if (family(problem.fill.family).kind == FamilyKind::exact) {
+    apply_closed_form(problem, prepared.inputs, profile, prepared.truth);
+  }
   apply_conventions(kernel.table().conventions, problem, prepared.inputs, prepared.truth);
   prepared.seconds = watch.seconds();
   return prepared;

@@ -6,6 +6,7 @@
 
 #include "reference/problem/inputs.h"
 #include "reference/problem/layout.h"
+#include "reference/verify/exact_cases.h"
 
 namespace attest {
 namespace {
@@ -130,7 +131,7 @@ void draw_direction(Problem& p, const CaseSpace& space) {
 /// Families on which the values of this type cannot be judged are no use: float32 arithmetic may flush the subnormals
 /// of f32 and bf16, and 3-bit and 2-bit fractions cannot hold scores of a hundred.
 bool can_be_judged(const Family& f, Dtype dtype) {
-  if (f.kind == FamilyKind::captured) return false;
+  if (f.kind == FamilyKind::captured || f.kind == FamilyKind::exact) return false;
   const bool narrow = dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
   // Scores near 2^1000 leave float64 nothing to be judged by.
   if (f.name == "edge" && dtype == Dtype::f64) return false;
@@ -149,6 +150,14 @@ void draw_fill(Problem& p) {
   p.fill.seed = static_cast<std::uint64_t>(between(0, 1 << 30));
 }
 
+std::vector<std::string> exact_families() {
+  std::vector<std::string> names;
+  for (const Family& f : families()) {
+    if (f.kind == FamilyKind::exact) names.emplace_back(f.name);
+  }
+  return names;
+}
+
 /// Another order of dimensions, gaps between heads and rows, or an expanded head dimension.
 void draw_strides(Problem& p) {
   if (!chance(20)) return;
@@ -156,7 +165,7 @@ void draw_strides(Problem& p) {
   const Extents e = extents_of(p, id);
   const std::int64_t gap = one_of<std::int64_t>({0, 8, 3});
   Strides strides;
-  if (!is_output(id) && chance(25)) {
+  if (!is_output(id) && family(p.fill.family).kind != FamilyKind::exact && chance(25)) {
     strides = {e.rows * e.width, e.width, 0};
   } else if (chance(50)) {
     strides.seq = e.width + gap;
@@ -203,6 +212,10 @@ rc::Gen<Problem> cases(const CaseSpace& space) {
     draw_direction(p, space);
     draw_fill(p);
     shorten_to(p, space.most_work);
+    if (chance(12)) {
+      const Problem exact = with_exact_family(p, one_of(exact_families()));
+      if (forward_work(exact) <= space.most_work) p = exact;
+    }
     draw_strides(p);
     validate(p);
     return p;
