@@ -30,7 +30,7 @@ constexpr int kUsage = 2;
 constexpr int kInterrupted = 130;
 constexpr std::int64_t kDefaultCases = 300;
 // A kernel that declines this many random cases for one that it takes is asked no further.
-constexpr std::int64_t kMostDeclinedPerCase = 200;
+constexpr std::int64_t kMostDeclinedPerCase = 2000;
 constexpr std::int64_t kShownFailures = 5;
 
 struct Options {
