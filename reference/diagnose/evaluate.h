@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of single rows under any reading, in double, with what a kernel of the stated arithmetic that computed this
+// reading could be off by. It is not the oracle: the oracle says what is right, this says what a mistake would give.
+#pragma once
+
+#include <Eigen/Core>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "reference/diagnose/evidence.h"
+#include "reference/diagnose/reading.h"
+
+namespace attest::diagnose {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+struct Elements {
+  bool known = false;  // the reading says nothing about them otherwise
+  std::vector<double> value;      // [width]
+  std::vector<double> tolerance;  // [width]
+};
+
+struct RowResult {
+  Elements o;    // [Dv]
+  Elements lse;  // [1]
+  Elements dq;   // [D]
+};
+
+struct ColumnResult {
+  Elements dk;  // [Sk, D]
+  Elements dv;  // [Sk, Dv]
+};
+
+/// What the two passes are taken for. The backward of a flash kernel takes LSE and O from its forward; one that is wrong
+/// in the same way in both is `consistent`.
+struct Passes {
+  const Reading* forward;
+  const Reading* backward;
+  bool consistent;  // the backward normalises by its own reading
+};
+
+/// One row of weights and what is made of it; see docs/diagnosis.md, "What counts as explained".
+struct SoftRow {
+  bool known = false;
+  RowAt at;                  // as the reading has it
+  bool empty = false;
+  double lse = 0;            // as the reading reports it
+  double lse_tolerance = 0;
+  double score_error = 0;    // absolute, of a score; so relative, of P
+  std::vector<double> score;       // [n]; -inf hidden
+  std::vector<double> slope;       // [n]; derivative of the softcap
+  std::vector<double> p;           // [n]
+  std::vector<double> keep;        // [n]; Z and its scale
+  std::vector<double> o;           // [Dv]
+  std::vector<double> o_tolerance; // [Dv]
+  std::vector<double> q;           // [D]
+};
+
+class Evaluator {
+ public:
+  /// `evidence` must outlive this.
+  explicit Evaluator(const Evidence& evidence);
+
+  RowResult row(const Passes& passes, const RowAt& at, bool gradients) const;
+  /// Costs every row of the head's group.
+  ColumnResult columns(const Passes& passes, std::int64_t b, std::int64_t head_kv) const;
+  /// The forward of one row, for the stages that look at scores.
+  SoftRow soft_row(const Reading& reading, const RowAt& at) const;
+
+ private:
+  struct Keys {
+    Matrix k;  // [n, D]
+    Matrix v;  // [n, Dv]
+    std::vector<double> k_norm;  // [n]
+    std::vector<double> v_norm;  // [n]
+    std::vector<std::int64_t> outside;  // keys read outside of their tensor
+  };
+  using KeysPtr = std::shared_ptr<const Keys>;
+  struct Backward {
+    bool known = false;
+    std::vector<double> p, ds, dp, e_p, e_ds;  // [n]; e_: tolerances
+    std::vector<double> d_o;                   // [Dv]
+  };
+
+  KeysPtr keys_for(const Reading& reading, const RowAt& at) const;
+  KeysPtr read_keys(const Reading& reading, const RowAt& at) const;
+  bool place(const Reading& reading, const RowAt& at, RowAt& placed) const;
+  bool read_query(const Reading& reading, TensorId id, const RowAt& at, std::vector<double>& out) const;
+  void score(const Reading& reading, const Keys& keys, SoftRow& row) const;
+  void mask(const Reading& reading, SoftRow& row) const;
+  void softmax(const Reading& reading, const Keys& keys, SoftRow& row) const;
+  double reported_lse(const Reading& reading, const SoftRow& row, double top, double sum) const;
+  std::vector<double> tile_weights(const Reading& reading, const SoftRow& row, double top) const;
+  SoftRow soft_row(const Reading& reading, const RowAt& at, KeysPtr& keys) const;
+  bool delta_of(const Passes& passes, const RowAt& at, const SoftRow& own, double& delta, double& error) const;
+  Backward backward(const Passes& passes, const RowAt& at, const SoftRow& forward, SoftRow& own, KeysPtr& keys) const;
+
+  const Evidence& evidence_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, KeysPtr> shared_keys_;
+};
+
+}  // namespace attest::diagnose

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every mistake that the diagnosis knows is made by other code (tests/support/faulty_attention.h), and must be named.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "reference/problem/case_text.h"
+#include "tests/support/diagnosis_study.h"
+
+namespace attest {
+namespace {
+
+using testing_support::all_causes;
+using testing_support::diagnose_fault;
+using testing_support::Fault;
+using testing_support::faults_for;
+
+/// Problems that between them have room for every mistake.
+const char* const kCases[] = {
+    "heads=4/2 dim=16 q=33,20 k=49,41 causal=bottom-right qrows=36 krows=52",
+    "layout=thd heads=4/2 dim=16/8 q=30,22 k=40,35 causal=top-left dlse=on scale=0.3",
+    "layout=bhsd heads=2 dim=16 batch=2 q=40 k=40 causal=top-left",
+    "heads=2 dim=16 batch=2 q=40 k=40",
+    "heads=4/2 dim=16 q=40 k=48 window=5,2,top-left softcap=1.5 dropout=0.2@9",
+    "heads=2 dim=16 q=40,30 k=44,44 bias=bhqk alibi=on mask=11qk:0.5",
+    "heads=2 dim=16 q=40 k=48 block=16x16:random=0.6 window=6,3",
+    "heads=1 dim=16 q=40 k=20 causal=bottom-right",
+};
+
+std::string as_test_name(std::string name) {
+  std::string out;
+  for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : c == '+' ? "Plus" : c == '-' ? "_" : "Over";
+  return out;
+}
+
+class DiagnosisOfFault : public testing::TestWithParam<std::string> {};
+
+TEST_P(DiagnosisOfFault, IsNamedAloneAndAfterRoundingToF16) {
+  int tried = 0;
+  for (const char* text : kCases) {
+    for (const char* type : {"dtype=f32 ", "dtype=f16 "}) {
+      const Problem problem = parse_case(std::string(type) + text);
+      const std::vector<Fault> faults = faults_for(problem);
+      const auto fault = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) { return f.cause == GetParam(); });
+      if (fault == faults.end()) continue;
+      const diagnose::Explanation found = diagnose_fault(problem, *fault);
+      if (found.as_contracted()) continue;  // this problem does not show it
+      ++tried;
+      const auto& best = found.ranking.at(0);
+      EXPECT_EQ(testing_support::first_name(found, fault->cause), fault->cause)
+          << type << text << ": best " << found.name_of(best) << ", misfit " << best.fit.misfit() << " of " << found.contract.misfit();
+    }
+    if (tried >= 2) return;
+  }
+  EXPECT_GE(tried, 2) << "no problem of the list shows this mistake in both types";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DiagnosisOfFault, testing::ValuesIn(all_causes()), [](const auto& cause) { return as_test_name(cause.param); });
+
+TEST(Diagnosis, DoesNotAccuseACorrectResult) {
+  for (const char* text : kCases) {
+    for (const char* type : {"dtype=f32 ", "dtype=f16 ", "dtype=bf16 "}) {
+      const diagnose::Explanation found = diagnose_fault(parse_case(std::string(type) + text), Fault{});
+      EXPECT_TRUE(found.as_contracted()) << type << text;
+      EXPECT_TRUE(found.causes().empty()) << type << text;
+    }
+  }
+}
+
+TEST(Diagnosis, NamesTwoMistakesTogether) {
+  // The scale's mistake in a problem whose causal mask is another one: relative to the second problem, two changes.
+  const Problem asked = parse_case("heads=2 dim=16 q=33 k=49 causal=bottom-right direction=forward");
+  Problem made = asked;
+  made.causal = Causal::top_left;
+  const Inputs inputs = make_inputs(asked);
+  Exact got = testing_support::faulty_attention(made, inputs, testing_support::store(made, inputs, 3), Fault{"lse-base-2", 0, 0, testing_support::Where::both});
+  const diagnose::Explanation found = diagnose::explain(diagnose::evidence_of(
+      asked, inputs, {&got.o, &got.lse, nullptr, nullptr, nullptr}, make_profile(numerics_preset("f32-simt"), asked)));
+  ASSERT_FALSE(found.causes().empty());
+  EXPECT_EQ(found.name_of(found.causes().front()), "causal-top-left + lse-base-2");
+  EXPECT_TRUE(found.pairs_tried);
+}
+
+TEST(Diagnosis, SaysSoWhereNothingExplains) {
+  const Problem problem = parse_case("heads=2 dim=16 q=33 k=49 direction=forward");
+  const Inputs inputs = make_inputs(problem);
+  Exact got = testing_support::faulty_attention(problem, inputs, testing_support::store(problem, inputs, 3), Fault{});
+  for (std::size_t n = 0; n < got.o.data.size(); ++n) got.o.data[n] += n % 3 == 0 ? 0.3 : -0.2;
+  const diagnose::Explanation found = diagnose::explain(diagnose::evidence_of(
+      problem, inputs, {&got.o, &got.lse, nullptr, nullptr, nullptr}, make_profile(numerics_preset("f32-simt"), problem)));
+  EXPECT_FALSE(found.as_contracted());
+  EXPECT_TRUE(found.causes().empty());
+}
+
+}  // namespace
+}  // namespace attest
