@@ -152,6 +152,8 @@ struct BadRequest {
   const char* says;
 };
 
+void PrintTo(const BadRequest& request, std::ostream* out) { *out << request.arguments; }
+
 class BadRequests : public testing::TestWithParam<BadRequest> {};
 
 TEST_P(BadRequests, GiveOneClearErrorAndExitTwo) {
@@ -174,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadRequest{"verify --corpus missing.txt", "missing.txt"},
                     BadRequest{"verify --corpus " ATTEST_BAD_CORPUS, "bad_corpus.txt:4: heads"},
                     BadRequest{"verify --cases -1", "--cases"}, BadRequest{"verify --time 0", "--time"},
-                    BadRequest{"verify --direction up", "--direction"},
+                    BadRequest{"verify --direction up", "--direction"}, BadRequest{"verify --checks some", "checks: got 'some'"},
                     BadRequest{"verify --cases 1 --json no/such/folder/x", "no/such/folder/x"},
                     BadRequest{"verify --case 'q=1000000 k=8 dim=4096 heads=8'", "GiB"}, BadRequest{"case 'q=1 q=2'", "q: got it twice"}));
 

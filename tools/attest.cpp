@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
       {"kernels", attest::tools::add_kernels(app)},
       {"case", attest::tools::add_case(app)},
       {"io", attest::tools::add_io(app)},
+      {"checks", attest::tools::add_checks(app)},
   };
   try {
     app.parse(argc, argv);

@@ -15,6 +15,7 @@
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/check.h"
+#include "reference/verify/checks/check_unit.h"
 #include "reference/verify/corpus.h"
 #include "reference/verify/generate.h"
 #include "reference/verify/report.h"
@@ -32,6 +33,9 @@ constexpr std::int64_t kDefaultCases = 300;
 // A kernel that declines this many random cases for one that it takes is asked no further.
 constexpr std::int64_t kMostDeclinedPerCase = 2000;
 constexpr std::int64_t kShownFailures = 5;
+// Multiplications that the checks may spend on a random case beside its values: what keeps a run of small and large
+// cases at 50 a second. Stated cases get all checks.
+constexpr double kWorkPerRandomCase = 2e7;
 
 struct Options {
   std::vector<std::string> kernels;
@@ -41,6 +45,7 @@ struct Options {
   std::optional<double> seconds;
   std::uint64_t seed = 1;
   std::string direction;
+  std::string checks = "all";
   std::string junit;
   std::string json;
 };
@@ -92,6 +97,7 @@ class Session {
   explicit Session(const Options& options)
       : options_(options), direction_(direction_of(options.direction)), json_(open_report("json", options.json)),
         junit_(open_report("junit", options.junit)) {
+    check_options_.units = select_checks(options.checks);
     for (const std::string& text : options.cases) stated_.push_back(in_direction(parse_case(text), direction_));
     for (const std::string& path : options.corpora) {
       for (const Problem& problem : read_corpus(path)) stated_.push_back(in_direction(problem, direction_));
@@ -140,8 +146,10 @@ class Session {
       const bool hopeless = drawn > kMostDeclinedPerCase * (ran + 1);
       if (interrupted() || (!is_stated && (enough || hopeless || (seconds > 0 && time_is_up())))) break;
       const PreparedCase prepared = next.get();
-      next = prepare_at(position + 1);
-      const Verdict verdict = check(kernel, prepared, *memory);
+      const bool last = position + 1 >= stated && random_cases_ == 0 && seconds <= 0;
+      if (!last) next = prepare_at(position + 1);
+      check_options_.work_per_case = is_stated ? 0 : kWorkPerRandomCase;
+      const Verdict verdict = check(kernel, prepared, *memory, check_options_);
       drawn += !is_stated;
       if (verdict.state == State::unsupported && !is_stated) {
         declined_[kernel.name()][verdict.reason] += 1;
@@ -152,7 +160,7 @@ class Session {
       progress.update(is_stated ? position + 1 : stated + ran, failed());
     }
     // A case prepared in vain may have thrown; nobody asked for it.
-    next.wait();
+    if (next.valid()) next.wait();
   }
 
   void note(const Verdict& verdict, Progress& progress) {
@@ -197,6 +205,7 @@ class Session {
 
   const Options& options_;
   std::optional<Direction> direction_;
+  CheckOptions check_options_;
   std::ofstream json_;
   std::ofstream junit_;
   std::vector<Problem> stated_;
@@ -223,6 +232,8 @@ Run add_verify(CLI::App& app) {
   command->add_option("--seed", options->seed, "seed of the random cases (default 1); the same seed gives the same list");
   command->add_option("--direction", options->direction, "forward, backward or both, for all cases")
       ->check(CLI::IsMember({"forward", "backward", "both"}));
+  command->add_option("--checks", options->checks,
+                      "checks beside the values: all (default), none, or names of `attest checks` separated by commas");
   command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
   command->add_option("--json", options->json, "write one JSON object a case to this file");
   command->footer("Examples:\n"

@@ -16,5 +16,6 @@ Run add_verify(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_case(CLI::App& app);
 Run add_io(CLI::App& app);
+Run add_checks(CLI::App& app);
 
 }  // namespace attest::tools

@@ -8,16 +8,20 @@
 
 #include "reference/oracle/bound.h"
 #include "reference/oracle/closed_form.h"
+#include "reference/problem/case_text.h"
 #include "reference/problem/inputs.h"
 #include "reference/problem/invalid_request.h"
+#include "reference/verify/checks/check_unit.h"
 #include "reference/verify/conventions.h"
-#include "reference/verify/judge.h"
+#include "reference/verify/generate.h"
+#include "reference/verify/judge_outputs.h"
 #include "reference/verify/run_kernel.h"
 
 namespace attest {
 namespace {
 
 constexpr double kMostUnspecified = 0.01;  // share of a tensor for which no bound can be stated
+constexpr double kWorkOfAnyRun = 2e4;      // of placing and reading back buffers, in multiplications of a forward
 
 class Stopwatch {
  public:
@@ -35,6 +39,8 @@ std::string why_unjudgeable(const Kernel& kernel, const Problem& problem) {
   return kernel.why_unsupported(problem);
 }
 
+}  // namespace
+
 BoundMode bound_mode(const Problem& problem) {
   switch (family(problem.fill.family).kind) {
     case FamilyKind::random: return BoundMode::gen;
@@ -45,48 +51,7 @@ BoundMode bound_mode(const Problem& problem) {
   return BoundMode::det;
 }
 
-/// [tokens, heads] as Values of width 1.
-Values as_values(const std::vector<double>& data, std::int64_t tokens, std::int64_t heads) {
-  Values values;
-  values.tokens = tokens;
-  values.heads = heads;
-  values.width = 1;
-  values.data = data;
-  return values;
-}
-
-/// The bias gradient as Values of one "sequence" of [b, h] heads, rows i and columns j.
-Values as_values(const Operand<double>& operand) {
-  Values values;
-  values.tokens = operand.extent_b * operand.extent_h * operand.extent_q;
-  values.heads = 1;
-  values.width = operand.extent_k;
-  values.data = operand.data;
-  return values;
-}
-
-void judge_all(const Problem& p, const ExactWithBounds& truth, const Outputs& got, Verdict& verdict) {
-  const auto judge = [&](const char* name, const std::vector<std::int64_t>& lengths, const Values& want,
-                         const Values& have, const Values& bound, Dtype type) {
-    verdict.tensors.push_back(judge_tensor(name, lengths, want, have, bound, type));
-  };
-  const Exact& exact = truth.exact;
-  if (p.wants_forward()) {
-    judge("o", p.seq_q, exact.o, got.o, truth.bounds.o, p.output_dtype());
-    judge("lse", p.seq_q, as_values(exact.lse, p.total_q(), p.heads_q), as_values(got.lse, p.total_q(), p.heads_q),
-          as_values(truth.bounds.lse, p.total_q(), p.heads_q), p.lse_dtype());
-  }
-  if (p.wants_backward()) {
-    judge("dq", p.seq_q, exact.dq, got.dq, truth.bounds.dq, p.output_dtype());
-    judge("dk", p.seq_k, exact.dk, got.dk, truth.bounds.dk, p.output_dtype());
-    judge("dv", p.seq_k, exact.dv, got.dv, truth.bounds.dv, p.output_dtype());
-    if (p.d_bias) {
-      const Values want = as_values(exact.d_bias);
-      const std::vector<std::int64_t> rows = {want.tokens};
-      judge("dbias", rows, want, as_values(got.d_bias), as_values(truth.bounds.d_bias), p.lse_dtype());
-    }
-  }
-}
+namespace {
 
 /// A single gradient may be too small to be judged (one key has no dq and dk to speak of); the case has no power where
 /// o, or all gradients together, could be zero unseen.
@@ -104,6 +69,42 @@ std::string powerless_direction(const Verdict& verdict) {
   return any_gradient && all_powerless ? gradients : "";
 }
 
+/// The checks that run on this case: all, or, within the budget, those that a shuffle by its text puts first.
+std::vector<const CheckUnit*> chosen_units(const CheckOptions& options, const Problem& problem, std::uint64_t seed) {
+  std::vector<const CheckUnit*> units = options.units;
+  if (options.work_per_case <= 0) return units;
+  for (std::size_t n = units.size(); n > 1; --n) std::swap(units[n - 1], units[random_word(seed, 1, n) % n]);
+  const double passes = (problem.wants_forward() ? 1.0 : 0.0) + (problem.wants_backward() ? 2.5 : 0.0);
+  const double work = (forward_work(problem) + kWorkOfAnyRun) * passes;
+  double spent = 0;
+  std::vector<const CheckUnit*> chosen;
+  for (const CheckUnit* unit : units) {
+    if (!chosen.empty() && spent + unit->runs * work > options.work_per_case) continue;
+    spent += unit->runs * work;
+    chosen.push_back(unit);
+  }
+  return chosen;
+}
+
+void run_checks(const Kernel& kernel, const PreparedCase& prepared, const KernelRun& base, DeviceMemory& memory,
+                const CheckOptions& options, Verdict& verdict) {
+  if (options.units.empty()) return;
+  const std::uint64_t seed = case_seed(prepared.problem);
+  for (const CheckUnit* unit : chosen_units(options, prepared.problem, seed)) {
+    const Stopwatch watch;
+    CheckResult result = unit->run(CheckContext(kernel, prepared, base, memory, seed));
+    for (Finding& finding : result.findings) {
+      if (finding.check.empty()) finding.check = unit->name;
+    }
+    if (!result.findings.empty()) result.outcome = Outcome::fail;
+    verdict.findings.insert(verdict.findings.end(), result.findings.begin(), result.findings.end());
+    verdict.checks.push_back({unit->name, result.outcome, result.reason, watch.seconds()});
+    if (result.outcome == Outcome::untrusted && verdict.reason.empty()) {
+      verdict.reason = fmt::format("check {}: {}", unit->name, result.reason);
+    }
+  }
+}
+
 void decide(const KernelRun& run, Verdict& verdict) {
   if (!run.refusal.empty()) {
     verdict.state = State::unsupported;
@@ -119,7 +120,10 @@ void decide(const KernelRun& run, Verdict& verdict) {
     if (tensor.wrong > 0) verdict.state = State::fail;
   }
   if (!verdict.findings.empty()) verdict.state = State::fail;
-  if (verdict.state == State::fail) return;
+  if (verdict.state == State::fail) {
+    verdict.reason.clear();
+    return;
+  }
   for (const TensorVerdict& tensor : verdict.tensors) {
     if (static_cast<double>(tensor.unspecified) > kMostUnspecified * static_cast<double>(tensor.total)) {
       verdict.reason = fmt::format("no bound can be stated for {} of {} elements of {}", tensor.unspecified, tensor.total,
@@ -133,6 +137,12 @@ void decide(const KernelRun& run, Verdict& verdict) {
 }
 
 }  // namespace
+
+std::uint64_t case_seed(const Problem& problem) {
+  std::uint64_t seed = 0;
+  for (const char c : print_case(problem)) seed = random_word(seed, static_cast<unsigned char>(c), 0);
+  return seed;
+}
 
 PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options) {
   const Stopwatch watch;
@@ -152,7 +162,7 @@ PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOp
   return prepared;
 }
 
-Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory) {
+Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory, const CheckOptions& options) {
   const Stopwatch watch;
   Verdict verdict;
   verdict.kernel = kernel.name();
@@ -165,14 +175,17 @@ Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& 
   }
   const KernelRun run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
   verdict.findings = run.findings;
-  if (run.judgeable()) judge_all(prepared.problem, prepared.truth, run.outputs, verdict);
+  if (run.judgeable()) {
+    verdict.tensors = judge_outputs(prepared.problem, prepared.truth, run.outputs);
+    run_checks(kernel, prepared, run, memory, options, verdict);
+  }
   decide(run, verdict);
   verdict.seconds = prepared.seconds + watch.seconds();
   return verdict;
 }
 
 Verdict check(const Kernel& kernel, const Problem& problem, DeviceMemory& memory, const CheckOptions& options) {
-  return check(kernel, prepare(kernel, problem, options), memory);
+  return check(kernel, prepare(kernel, problem, options), memory, options);
 }
 
 }  // namespace attest

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "reference/oracle/bound.h"
 #include "reference/problem/device_memory.h"
@@ -14,7 +16,11 @@
 
 namespace attest {
 
+struct CheckUnit;
+
 struct CheckOptions {
+  std::vector<const CheckUnit*> units;  // beside the values; none by default
+  double work_per_case = 0;  // multiplications that the units may spend on one case, at least one unit runs; 0: all run
   std::size_t byte_limit = std::size_t{8} << 30;  // of the buffers of one case
 };
 
@@ -31,7 +37,12 @@ struct PreparedCase {
 PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options = {});
 
 /// Runs the kernel on a prepared case and judges its answer.
-Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory);
+Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory, const CheckOptions& options = {});
+
+/// The bound that fits the inputs of a case.
+BoundMode bound_mode(const Problem& problem);
+/// A number from the text of a case, for what its checks choose at random.
+std::uint64_t case_seed(const Problem& problem);
 
 /// Makes the inputs, the exact answer with its bounds and the kernel's answer, and judges the one by the other.
 /// A wrong answer, a refusal or a run-time failure is a Verdict; only a wrong request throws.

@@ -25,6 +25,21 @@ bool is_poison(const std::byte* element, std::size_t bytes) {
   return std::all_of(element, element + bytes, [](std::byte b) { return b == kPoison; });
 }
 
+/// Fills whole elements of `type`; a remainder of bytes, which no element can be, stays as it is.
+void fill_poison(Poison poison, Dtype type, std::span<std::byte> bytes) {
+  std::fill(bytes.begin(), bytes.end(), kPoison);
+  if (poison == Poison::nan) return;
+  const double largest = format_of(type).max;
+  double value = 0;
+  if (poison == Poison::infinite) value = std::numeric_limits<double>::infinity();
+  if (poison == Poison::minus_infinite) value = -std::numeric_limits<double>::infinity();
+  if (poison == Poison::huge) value = largest;
+  const std::size_t element = format_of(type).bytes;
+  if (bytes.size() < element) return;
+  store(type, value, bytes.data());
+  for (std::size_t at = element; at + element <= bytes.size(); at += element) std::memcpy(bytes.data() + at, bytes.data(), element);
+}
+
 template <typename T>
 std::vector<T> narrowed(std::span<const std::int64_t> values) {
   std::vector<T> out;
@@ -33,6 +48,11 @@ std::vector<T> narrowed(std::span<const std::int64_t> values) {
 }
 
 }  // namespace
+
+std::string_view name_of(Poison poison) {
+  constexpr std::string_view names[] = {"NaN", "zero", "+inf", "-inf", "the largest finite value"};
+  return names[static_cast<std::size_t>(poison)];
+}
 
 struct Placement::Buffer {
   std::string name;
@@ -67,8 +87,8 @@ void check_size(const Problem& problem, std::size_t byte_limit) {
 }
 
 Placement::Placement(const Problem& problem, const Inputs& inputs, const attest_conventions& conventions,
-                     DeviceMemory& memory)
-    : problem_(problem), abi_(problem), conventions_(conventions), memory_(memory),
+                     DeviceMemory& memory, Poison poison)
+    : problem_(problem), poison_(poison), abi_(problem), conventions_(conventions), memory_(memory),
       offsets_q_(token_offsets(problem.seq_q)), offsets_k_(token_offsets(problem.seq_k)) {
   add_tensor(TensorId::q, &inputs.q, false);
   add_tensor(TensorId::k, &inputs.k, false);
@@ -79,12 +99,12 @@ Placement::Placement(const Problem& problem, const Inputs& inputs, const attest_
   const std::int64_t lse_batch = problem.layout == Layout::thd && !padded_lse ? 1 : problem.batch();
   const std::size_t lse_bytes =
       static_cast<std::size_t>(lse_batch * problem.heads_q * lse_rows) * format_of(problem.lse_dtype()).bytes;
-  lse_ = &add("lse", lse_bytes, true);
+  lse_ = &add("lse", lse_bytes, true, problem.lse_dtype());
   if (problem.wants_backward()) {
     add_tensor(TensorId::d_o, &inputs.d_o, false);
     for (const TensorId id : {TensorId::dq, TensorId::dk, TensorId::dv}) add_tensor(id, nullptr, true);
     if (problem.d_lse) {
-      d_lse_ = &add("dlse", lse_bytes, false);
+      d_lse_ = &add("dlse", lse_bytes, false, problem.lse_dtype());
       for (std::int64_t b = 0; b < problem.batch(); ++b) {
         for (std::int64_t i = 0; i < problem.seq_q[b]; ++i) {
           for (std::int64_t h = 0; h < problem.heads_q; ++h) {
@@ -104,11 +124,12 @@ Placement::~Placement() {
   for (const auto& buffer : buffers_) memory_.release(buffer->device);
 }
 
-Placement::Buffer& Placement::add(std::string name, std::size_t bytes, bool output) {
+Placement::Buffer& Placement::add(std::string name, std::size_t bytes, bool output, Dtype type) {
   auto buffer = std::make_unique<Buffer>();
   buffer->name = std::move(name);
   buffer->output = output;
-  buffer->image.assign(bytes + 2 * kGuardBytes, kPoison);
+  buffer->image.resize(bytes + 2 * kGuardBytes);
+  fill_poison(poison_, type, std::span(buffer->image).subspan(kGuardBytes, bytes));
   std::fill_n(buffer->image.begin(), kGuardBytes, kGuardPattern);
   std::fill_n(buffer->image.end() - kGuardBytes, kGuardBytes, kGuardPattern);
   buffer->device = static_cast<std::byte*>(memory_.allocate(buffer->image.size()));
@@ -119,7 +140,7 @@ Placement::Buffer& Placement::add(std::string name, std::size_t bytes, bool outp
 Placement::Buffer& Placement::add_tensor(TensorId id, const Values* values, bool output) {
   const Dtype type = is_output(id) ? problem_.output_dtype() : problem_.dtype;
   const std::size_t element = format_of(type).bytes;
-  Buffer& buffer = add(std::string(name_of(id)), static_cast<std::size_t>(storage_elements(problem_, id)) * element, output);
+  Buffer& buffer = add(std::string(name_of(id)), static_cast<std::size_t>(storage_elements(problem_, id)) * element, output, type);
   tensors_[static_cast<std::size_t>(id)] = &buffer;
   if (values == nullptr) return buffer;
   const std::vector<std::int64_t>& lengths = is_query_side(id) ? problem_.seq_q : problem_.seq_k;
@@ -142,7 +163,7 @@ void Placement::place_operands(const Inputs& inputs) {
     bias_shape_ = inputs.bias;
     bias_shape_.data.clear();
     if (problem_.d_bias) {
-      d_bias_ = &add("dbias", inputs.bias.data.size() * format_of(problem_.lse_dtype()).bytes, true);
+      d_bias_ = &add("dbias", inputs.bias.data.size() * format_of(problem_.lse_dtype()).bytes, true, problem_.lse_dtype());
     }
   }
   const auto place_bytes = [&](const char* name, const Operand<std::uint8_t>& operand, Operand<std::uint8_t>& shape) {
@@ -306,6 +327,11 @@ struct UnwrittenCount {
 
 }  // namespace
 
+bool Placement::is_unwritten(const std::byte* element, std::size_t bytes) const {
+  // Other patterns may be results.
+  return poison_ == Poison::nan && is_poison(element, bytes);
+}
+
 void Placement::read_tensor(TensorId id, Values& values, std::vector<Finding>& findings) {
   Buffer& buffer = *tensors_[static_cast<std::size_t>(id)];
   fetch(buffer);
@@ -321,11 +347,11 @@ void Placement::read_tensor(TensorId id, Values& values, std::vector<Finding>& f
         load_all(type, row, values.row(offsets[b] + i, h));
         for (std::int64_t c = 0; c < values.width; ++c) {
           unwritten.total += 1;
-          if (!is_poison(row + c * element, element)) continue;
+          if (!is_unwritten(row + c * element, element)) continue;
           if (unwritten.count++ == 0) unwritten.first = fmt::format("[b={} h={} i={} d={}]", b, h, i, c);
         }
         // What may be written is put back, so that inspect() sees only what may not.
-        std::memset(row, static_cast<int>(kPoison), static_cast<std::size_t>(values.width) * element);
+        std::memcpy(row, buffer.image.data() + (row - buffer.got.data()), static_cast<std::size_t>(values.width) * element);
       }
     }
   }
@@ -343,8 +369,8 @@ void Placement::read_lse(std::vector<double>& lse, std::vector<Finding>& finding
         std::byte* at = lse_->got.data() + kGuardBytes + lse_index(b, i, h) * element;
         lse[(offsets_q_[b] + i) * problem_.heads_q + h] = load(problem_.lse_dtype(), at);
         unwritten.total += 1;
-        if (is_poison(at, element) && unwritten.count++ == 0) unwritten.first = fmt::format("[b={} h={} i={}]", b, h, i);
-        std::memset(at, static_cast<int>(kPoison), element);
+        if (is_unwritten(at, element) && unwritten.count++ == 0) unwritten.first = fmt::format("[b={} h={} i={}]", b, h, i);
+        std::memcpy(at, lse_->image.data() + (at - lse_->got.data()), element);
       }
     }
   }
@@ -361,9 +387,9 @@ void Placement::read_d_bias(Operand<double>& d_bias, std::vector<Finding>& findi
   UnwrittenCount unwritten;
   for (std::size_t at = 0; at < d_bias.data.size(); ++at) {
     unwritten.total += 1;
-    if (is_poison(storage + at * element, element) && unwritten.count++ == 0) unwritten.first = fmt::format("[{}]", at);
+    if (is_unwritten(storage + at * element, element) && unwritten.count++ == 0) unwritten.first = fmt::format("[{}]", at);
   }
-  std::memset(storage, static_cast<int>(kPoison), d_bias_->bytes());
+  std::copy_n(d_bias_->image.begin() + kGuardBytes, d_bias_->bytes(), storage);
   unwritten.report("dbias", findings);
 }
 

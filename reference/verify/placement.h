@@ -34,13 +34,19 @@ struct ForwardResult {
   std::vector<double> lse;  // [tokens_q, Hq]; in the unit and layout-free order of Outputs
 };
 
+/// What memory that must not matter holds before a call: outputs, workspace, padding, stride gaps, what is past the last
+/// offset. With `nan` every byte is 0xFF, by which elements that were never written are told.
+enum class Poison : std::uint8_t { nan, zero, infinite, minus_infinite, huge };
+std::string_view name_of(Poison poison);
+
 /// Bytes that the tensors of a case take in storage, and as values of the inputs and of the exact answer. Throws
 /// InvalidRequest("case", ...) where either is more than `byte_limit`; nothing has been made by then.
 void check_size(const Problem& problem, std::size_t byte_limit);
 
 class Placement {
  public:
-  Placement(const Problem& problem, const Inputs& inputs, const attest_conventions& conventions, DeviceMemory& memory);
+  Placement(const Problem& problem, const Inputs& inputs, const attest_conventions& conventions, DeviceMemory& memory,
+            Poison poison = Poison::nan);
   ~Placement();
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;
@@ -60,7 +66,7 @@ class Placement {
 
  private:
   struct Buffer;
-  Buffer& add(std::string name, std::size_t bytes, bool output);
+  Buffer& add(std::string name, std::size_t bytes, bool output, Dtype type = Dtype::f32);
   Buffer& add_tensor(TensorId id, const Values* values, bool output);
   void place_operands(const Inputs& inputs);
   void place_lengths();
@@ -73,7 +79,10 @@ class Placement {
   attest_tensor tensor_view(TensorId id) const;
   attest_tensor lse_view(const Buffer* buffer) const;
 
+  bool is_unwritten(const std::byte* element, std::size_t bytes) const;
+
   const Problem& problem_;
+  Poison poison_;
   AbiProblem abi_;
   attest_conventions conventions_;
   DeviceMemory& memory_;

@@ -16,6 +16,8 @@ constexpr std::array kStates = {State::pass,        State::fail,  State::untrust
                                 State::unsupported, State::error, State::waived};
 
 bool is_forward(const std::string& tensor) { return tensor == "o" || tensor == "lse"; }
+/// A finding of no one tensor counts for both directions.
+bool concerns(const Finding& finding, bool forward) { return finding.tensor.empty() || is_forward(finding.tensor) == forward; }
 
 nlohmann::json number(double value) {
   if (std::isnan(value)) return "nan";
@@ -62,7 +64,7 @@ State direction_state(const Verdict& verdict, bool forward) {
     if (is_forward(tensor.tensor) != forward) continue;
     fails |= tensor.wrong > 0;
   }
-  for (const Finding& finding : verdict.findings) fails |= is_forward(finding.tensor) == forward;
+  for (const Finding& finding : verdict.findings) fails |= concerns(finding, forward);
   if (fails) return State::fail;
   return verdict.state == State::untrusted ? State::untrusted : State::pass;
 }
@@ -103,6 +105,12 @@ std::string json_line(const Verdict& verdict) {
   line["findings"] = nlohmann::json::array();
   for (const Finding& finding : verdict.findings) {
     line["findings"].push_back({{"check", finding.check}, {"tensor", finding.tensor}, {"message", finding.message}});
+  }
+  line["checks"] = nlohmann::json::object();
+  for (const CheckRecord& record : verdict.checks) {
+    nlohmann::json entry = {{"outcome", name_of(record.outcome)}};
+    if (!record.reason.empty()) entry["reason"] = record.reason;
+    line["checks"][record.check] = entry;
   }
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

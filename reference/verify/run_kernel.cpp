@@ -40,9 +40,9 @@ void run_direction(const Kernel& kernel, std::int32_t direction, Placement& plac
 }  // namespace
 
 KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
-                     DeviceMemory& memory) {
+                     DeviceMemory& memory, const RunOptions& options) {
   KernelRun run;
-  Placement placement(problem, inputs, kernel.table().conventions, memory);
+  Placement placement(problem, inputs, kernel.table().conventions, memory, options.poison);
   const std::string context = fmt::format("kernel {}, case {}", kernel.name(), print_case(problem));
   const auto step = [&](std::int32_t direction) {
     try {

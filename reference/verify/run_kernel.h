@@ -23,8 +23,12 @@ struct KernelRun {
   bool judgeable() const { return refusal.empty() && error.empty(); }
 };
 
+struct RunOptions {
+  Poison poison = Poison::nan;
+};
+
 /// `want` stands in for the forward where only the backward is asked for.
 KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
-                     DeviceMemory& memory);
+                     DeviceMemory& memory, const RunOptions& options = {});
 
 }  // namespace attest

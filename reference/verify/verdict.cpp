@@ -13,6 +13,11 @@ std::string_view name_of(State state) {
   return names[static_cast<std::size_t>(state)];
 }
 
+std::string_view name_of(Outcome outcome) {
+  constexpr std::array<std::string_view, 4> names = {"pass", "fail", "not applicable", "untrusted"};
+  return names[static_cast<std::size_t>(outcome)];
+}
+
 std::string print_place(const Place& place) {
   std::string text;
   const auto add = [&text](const char* name, std::int64_t value) {

@@ -40,6 +40,17 @@ struct TensorVerdict {
   double diff() const;
 };
 
+enum class Outcome : std::uint8_t { pass, fail, not_applicable, untrusted };
+std::string_view name_of(Outcome outcome);
+
+/// What one check said of the case; `checks/check_unit.h` has the checks.
+struct CheckRecord {
+  std::string check;
+  Outcome outcome = Outcome::pass;
+  std::string reason;  // of not_applicable and untrusted
+  double seconds = 0;
+};
+
 struct Verdict {
   State state = State::pass;
   std::string kernel;   // its name
@@ -47,6 +58,7 @@ struct Verdict {
   Problem problem;
   std::vector<TensorVerdict> tensors;
   std::vector<Finding> findings;
+  std::vector<CheckRecord> checks;
   std::string reason;  // of unsupported, untrusted and error
   double seconds = 0;
 
