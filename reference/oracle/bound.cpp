@@ -40,9 +40,8 @@ double mean_square(const std::vector<double>& data, double around) {
   return data.empty() ? 0 : sum / static_cast<double>(data.size());
 }
 
-// Where the scores of a row differ by less than the spacing of P's type, its roundings are no random walk: many P are
-// equal, and so are their errors.
-bool scores_are_generic(const Problem& problem, const Inputs& inputs, const NumericsProfile& profile) {
+// How far the scores of a row spread, about a standard deviation from below.
+double score_spread(const Problem& problem, const Inputs& inputs) {
   const double mean_k = mean(inputs.k.data), scale = std::abs(problem.effective_scale());
   const double dim = static_cast<double>(problem.dim);
   double spread = scale * std::sqrt(dim * mean_square(inputs.q.data, 0) * mean_square(inputs.k.data, mean_k));
@@ -55,9 +54,19 @@ bool scores_are_generic(const Problem& problem, const Inputs& inputs, const Nume
   // Of n keys in D dimensions the one nearest to their mean is about n^(-1/D) of the usual distance away from it. Its
   // scores differ by as much less between rows, and so do those of the query nearest to 0 between keys.
   const double rows = static_cast<double>(std::max({problem.max_q() * problem.group(), problem.max_k(), std::int64_t{1}}));
-  spread *= std::pow(rows, -1 / dim);
+  return spread * std::pow(rows, -1 / dim);
+}
+
+// Where the scores of a row differ by less than the spacing of P's type, its roundings are no random walk: many P are
+// equal, and so are their errors.
+bool scores_are_generic(double spread, const NumericsProfile& profile) {
   return spread > 2 * std::max({profile.p.u, profile.p_bwd.u, profile.u});
 }
+
+// Mean of P's rounding errors, relative to P: rounding to nearest is unbiased to first order; at each power of two, where the
+// spacing doubles, (3/4) (2 u)^2 / 12 times the density of ln P remains. Powers of two lie ln 2 apart, hence the sum over them
+// of a density with one peak of 0.4 / spread is at most that peak and 1 / ln 2.
+double mean_rounding(double spread, double u) { return u * u / 4 * (0.4 / spread + 1.45); }
 
 // Float's error in a score is about 2^-24 sqrt(D) times its terms; where P or dS is kept in float32 or better, the
 // bound itself needs squares that leave float's range.
@@ -152,26 +161,28 @@ void count_unspecified(const Exact& exact, Bounds& bounds) {
 }
 
 SweptBounds swept_gen(const Problem& problem, const Inputs& inputs, const Scores& scores, const Exact& exact,
-                      const NumericsProfile& profile, BoundMode mode) {
+                      const NumericsProfile& profile, BoundMode mode, double spread) {
   const bool captured = mode == BoundMode::captured;
+  const CommonErrors common = {captured ? profile.p.u : 0, mean_rounding(spread, profile.p.u)};
   const double lambda = captured ? 6 : 4;
   if (float_suffices(problem, inputs, profile)) {
-    return sweep_bounds<GenRow<float>>(problem, inputs, scores, exact, profile, lambda, captured);
+    return sweep_bounds<GenRow<float>>(problem, inputs, scores, exact, profile, lambda, common);
   }
-  return sweep_bounds<GenRow<double>>(problem, inputs, scores, exact, profile, lambda, captured);
+  return sweep_bounds<GenRow<double>>(problem, inputs, scores, exact, profile, lambda, common);
 }
 
 SweptBounds swept_bounds(const Problem& problem, const Inputs& inputs, const Exact& exact,
                          const NumericsProfile& profile, BoundMode mode) {
   const Scores scores(problem, inputs);
-  if (mode == BoundMode::det || !scores_are_generic(problem, inputs, profile)) {
-    SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, false);
+  const double spread = score_spread(problem, inputs);
+  if (mode == BoundMode::det || !scores_are_generic(spread, profile)) {
+    SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, {});
     resolve(det, nullptr);
     return det;
   }
-  SweptBounds gen = swept_gen(problem, inputs, scores, exact, profile, mode);
+  SweptBounds gen = swept_gen(problem, inputs, scores, exact, profile, mode, spread);
   if (all_set(gen.trust.rows) && all_set(gen.trust.gradients) && all_set(gen.trust.keys)) return gen;
-  SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, false);
+  SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, {});
   resolve(gen, &det);
   return gen;
 }

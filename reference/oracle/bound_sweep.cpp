@@ -35,41 +35,45 @@ std::int64_t bias_terms(const Problem& problem, const Operand<double>& d_bias) {
 }
 
 // Where the rows of a head have nearly the same o, as with values of one sign, its roundings are the same too, and so is
-// their part in D as far as do has a mean over the rows. One number for each head: lambda times its deviation.
+// their part in D as far as do has a mean over the rows. The mean of P's roundings comes in by the mean of D. One number for
+// each head.
 std::vector<double> common_error_of_d(const Problem& problem, const Inputs& inputs, const Exact& exact,
-                                      const NumericsProfile& profile, double lambda, double unit) {
-  std::vector<double> common;  // [B, Hq]
+                                      const NumericsProfile& profile, double lambda, CommonErrors common,
+                                      double unit) {
+  std::vector<double> errors;  // [B, Hq]
   const std::int64_t width = problem.width_v();
   for (std::int64_t b = 0; b < problem.batch(); ++b) {
     for (std::int64_t h = 0; h < problem.heads_q; ++h) {
       const HeadSlice head = head_slice(problem, b, h);
       Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(width), squares = sum, sum_d_o = sum;  // [Dv]
-      double rows = 0;
+      double rows = 0, sum_d = 0;
       for (std::int64_t token = head.first_q; token < head.first_q + head.seq_q; ++token) {
         if (std::isinf(exact.lse[static_cast<std::size_t>(token * problem.heads_q + h)])) continue;
         const Eigen::Map<const Eigen::ArrayXd> o(exact.o.row(token, h).data(), width);
         sum += o;
         squares += o.square();
-        sum_d_o += Eigen::Map<const Eigen::ArrayXd>(inputs.d_o.row(token, h).data(), width);
+        const Eigen::Map<const Eigen::ArrayXd> d_o(inputs.d_o.row(token, h).data(), width);
+        sum_d_o += d_o;
+        sum_d += (d_o * o).sum();
         ++rows;
       }
       double variance = 0;
       for (std::int64_t c = 0; c < width && rows > 0; ++c) {
         const double mean = sum[c] / rows, step = profile.out.u * std::abs(mean);
         const double deviation = std::sqrt(std::max(squares[c] / rows - mean * mean, 0.0));
-        if (deviation < kAlike * step) variance += std::pow(step * sum_d_o[c] / rows / unit, 2);
+        if (profile.delta_from_stored_o && deviation < kAlike * step) variance += std::pow(step * sum_d_o[c] / rows / unit, 2);
       }
-      common.push_back(lambda * std::sqrt(variance));
+      errors.push_back(lambda * std::sqrt(variance) + common.head * std::abs(sum_d) / std::max(rows, 1.0) / unit);
     }
   }
-  return common;
+  return errors;
 }
 
 }  // namespace
 
 template <typename Rule>
 SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Scores& scores, const Exact& exact,
-                         const NumericsProfile& profile, double lambda, bool captured) {
+                         const NumericsProfile& profile, double lambda, CommonErrors common) {
   using Real = typename Rule::Real;
   const bool scaled = std::is_same_v<Real, float>;
   const Units units =
@@ -77,12 +81,12 @@ SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Sco
   const bool backward = problem.wants_backward();
   const double bias_roundings = (inputs.bias.empty() ? 0 : 2) + (problem.alibi ? 3 : 0);
   std::vector<double> common_d;
-  if (Rule::kSquares && backward && profile.delta_from_stored_o) {
-    common_d = common_error_of_d(problem, inputs, exact, profile, lambda, units.v * units.d_o);
+  if (Rule::kSquares && backward) {
+    common_d = common_error_of_d(problem, inputs, exact, profile, lambda, common, units.v * units.d_o);
   }
   const RowRules rules = {profile,
                           lambda,
-                          captured ? profile.p.u : 0,
+                          common.row,
                           scores.scale() * units.q * units.k,
                           problem.effective_softcap(),
                           units.v * units.d_o,
@@ -120,10 +124,10 @@ SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Sco
 }
 
 template SweptBounds sweep_bounds<GenRow<float>>(const Problem&, const Inputs&, const Scores&, const Exact&,
-                                                 const NumericsProfile&, double, bool);
+                                                 const NumericsProfile&, double, CommonErrors);
 template SweptBounds sweep_bounds<GenRow<double>>(const Problem&, const Inputs&, const Scores&, const Exact&,
-                                                  const NumericsProfile&, double, bool);
+                                                  const NumericsProfile&, double, CommonErrors);
 template SweptBounds sweep_bounds<DetRow>(const Problem&, const Inputs&, const Scores&, const Exact&,
-                                          const NumericsProfile&, double, bool);
+                                          const NumericsProfile&, double, CommonErrors);
 
 }  // namespace attest

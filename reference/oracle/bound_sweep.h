@@ -24,9 +24,15 @@ struct SweptBounds {
   BoundTrust trust;
 };
 
+/// Relative errors of P that gen takes for common.
+struct CommonErrors {
+  double row = 0;   // to a row: captured data
+  double head = 0;  // to all rows of a head: the mean of the roundings
+};
+
 /// Instantiated for GenRow<float>, GenRow<double> and DetRow.
 template <typename Rule>
 SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Scores& scores, const Exact& exact,
-                         const NumericsProfile& profile, double lambda, bool captured);
+                         const NumericsProfile& profile, double lambda, CommonErrors common);
 
 }  // namespace attest
