@@ -98,6 +98,17 @@ TEST(AttestVerify, TheSameSeedGivesTheSameReport) {
   EXPECT_EQ(first, report("second.json"));
 }
 
+TEST(AttestVerify, TheReportDoesNotDependOnWorkers) {
+  const auto report = [](const std::string& options) {
+    const std::string path = temporary("workers.json");
+    attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":top-left --cases 20 --seed 4 --json " + path + " " + options);
+    return std::regex_replace(file_text(path), std::regex("\"seconds\":[^,}]*"), "");
+  };
+  const std::string want = report("--in-process");
+  EXPECT_NE(want.find("\"fail\""), std::string::npos);
+  for (const char* options : {"--workers 1", "--workers 2", "--workers 4"}) EXPECT_EQ(report(options), want) << options;
+}
+
 TEST(AttestVerify, DirectionLimitsWhatIsJudged) {
   const Result result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":no-causal-backward --direction forward --case 'q=9 k=9 causal=top-left'");
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -177,6 +188,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadRequest{"verify --corpus " ATTEST_BAD_CORPUS, "bad_corpus.txt:4: heads"},
                     BadRequest{"verify --cases -1", "--cases"}, BadRequest{"verify --time 0", "--time"},
                     BadRequest{"verify --direction up", "--direction"}, BadRequest{"verify --checks some", "checks: got 'some'"},
+                    BadRequest{"verify --workers 0", "--workers"},
+                    BadRequest{"verify --timeout -1", "--timeout"}, BadRequest{"verify --in-process --workers 2", "--workers"},
                     BadRequest{"verify --cases 1 --json no/such/folder/x", "no/such/folder/x"},
                     BadRequest{"verify --case 'q=1000000 k=8 dim=4096 heads=8'", "GiB"}, BadRequest{"case 'q=1 q=2'", "q: got it twice"}));
 

@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
       {"case", attest::tools::add_case(app)},
       {"io", attest::tools::add_io(app)},
       {"checks", attest::tools::add_checks(app)},
+      {"worker", attest::tools::add_worker(app)},
   };
   try {
     app.parse(argc, argv);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <future>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +14,7 @@
 
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
+#include "reference/verify/case_runner.h"
 #include "reference/verify/check.h"
 #include "reference/verify/checks/check_unit.h"
 #include "reference/verify/corpus.h"
@@ -23,6 +24,7 @@
 #include "tools/commands.h"
 #include "tools/interrupt.h"
 #include "tools/progress.h"
+#include "tools/subject.h"
 
 namespace attest::tools {
 namespace {
@@ -36,6 +38,8 @@ constexpr std::int64_t kShownFailures = 5;
 // Multiplications that the checks may spend on a random case beside its values: what keeps a run of small and large
 // cases at 50 a second. Stated cases get all checks.
 constexpr double kWorkPerRandomCase = 2e7;
+// A kernel that hangs this often is not asked again: each time costs the whole time limit.
+constexpr std::int64_t kMostHangs = 3;
 
 struct Options {
   std::vector<std::string> kernels;
@@ -48,6 +52,7 @@ struct Options {
   std::string checks = "all";
   std::string junit;
   std::string json;
+  WorkerOptions worker;
 };
 
 /// An output file, opened before any work so that a path that cannot be written is known at once.
@@ -83,11 +88,14 @@ CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction) {
   if (direction) space.direction = *direction;
   Problem plain;
   plain.direction = space.direction;
-  if (kernel.why_unsupported(plain).empty()) {
+  try {
+    if (!kernel.why_unsupported(plain).empty()) return space;
     const attest_numerics numerics = kernel.numerics(plain);
     for (const std::int64_t tile : {numerics.key_tile, numerics.query_tile}) {
       if (tile >= 2 && tile <= space.longest) space.tiles.push_back(tile);
     }
+  } catch (const KernelFailure&) {
+    // Its cases will say so; around the usual tiles.
   }
   return space;
 }
@@ -107,22 +115,23 @@ class Session {
   }
 
   int run() {
-    const std::vector<Kernel> kernels = select_kernels(options_.kernels, builtin_kernels());
+    std::vector<Subject> subjects = select_subjects(options_.kernels, options_.worker);
     if (const std::string why = why_no_cuda(); options_.kernels.empty() && !why.empty()) {
       fmt::print("CUDA kernels are left out: {}\n", why);
     }
     watch_interrupts();
-    const double seconds = options_.seconds.value_or(0) / static_cast<double>(kernels.size());
-    for (const Kernel& kernel : kernels) {
+    const double seconds = options_.seconds.value_or(0) / static_cast<double>(subjects.size());
+    for (Subject& subject : subjects) {
       if (interrupted()) break;
-      verify(kernel, seconds);
+      verify(subject, seconds);
+      subject.close();
     }
     return finish();
   }
 
  private:
-  void verify(const Kernel& kernel, double seconds) {
-    const std::unique_ptr<DeviceMemory> memory = memory_for(kernel);
+  void verify(Subject& subject, double seconds) {
+    const Kernel& kernel = subject.kernel();
     const CaseSpace space = space_for(kernel, direction_);
     const auto stated = static_cast<std::int64_t>(stated_.size());
     Progress progress(kernel.name(), stated + random_cases_, seconds);
@@ -130,26 +139,27 @@ class Session {
     const auto time_is_up = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
     };
-    // Cases by position: the stated ones, then random ones. One is prepared ahead while another runs.
-    const auto prepare_at = [&](std::int64_t position) {
-      return std::async(std::launch::async, [&, position] {
-        return prepare(kernel, position < stated ? stated_[static_cast<std::size_t>(position)]
-                                                 : random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated)));
-      });
+    // Cases by position: the stated ones, then random ones.
+    const auto evaluate = [&](std::size_t thread, std::int64_t position) {
+      subject.share_processors();
+      const Problem problem = position < stated ? stated_[static_cast<std::size_t>(position)]
+                                                : random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated));
+      CheckOptions check_options = check_options_;
+      check_options.work_per_case = position < stated ? 0 : kWorkPerRandomCase;
+      return check(subject.kernel(thread), problem, subject.memory(thread), check_options);
     };
+    const bool any_random = random_cases_ > 0 || seconds > 0;
+    CaseRunner runner(subject.threads(), any_random ? std::numeric_limits<std::int64_t>::max() : stated, evaluate);
     std::int64_t ran = 0;
     std::int64_t drawn = 0;
-    std::future<PreparedCase> next = prepare_at(0);
+    std::int64_t hangs = 0;
     for (std::int64_t position = 0;; ++position) {
       const bool is_stated = position < stated;
       const bool enough = random_cases_ > 0 || seconds <= 0 ? ran >= random_cases_ : false;
       const bool hopeless = drawn > kMostDeclinedPerCase * (ran + 1);
       if (interrupted() || (!is_stated && (enough || hopeless || (seconds > 0 && time_is_up())))) break;
-      const PreparedCase prepared = next.get();
-      const bool last = position + 1 >= stated && random_cases_ == 0 && seconds <= 0;
-      if (!last) next = prepare_at(position + 1);
-      check_options_.work_per_case = is_stated ? 0 : kWorkPerRandomCase;
-      const Verdict verdict = check(kernel, prepared, *memory, check_options_);
+      const Verdict verdict = runner.next();
+      if (interrupted()) break;
       drawn += !is_stated;
       if (verdict.state == State::unsupported && !is_stated) {
         declined_[kernel.name()][verdict.reason] += 1;
@@ -158,9 +168,12 @@ class Session {
       ran += !is_stated;
       note(verdict, progress);
       progress.update(is_stated ? position + 1 : stated + ran, failed());
+      if (verdict.kind == name_of(FailureKind::hang) && ++hangs == kMostHangs) {
+        progress.clear();
+        fmt::print("{} has hung {} times and is not asked again: of its cases, {} ran\n", kernel.name(), hangs, position + 1);
+        break;
+      }
     }
-    // A case prepared in vain may have thrown; nobody asked for it.
-    if (next.valid()) next.wait();
   }
 
   void note(const Verdict& verdict, Progress& progress) {
@@ -236,6 +249,7 @@ Run add_verify(CLI::App& app) {
                       "checks beside the values: all (default), none, or names of `attest checks` separated by commas");
   command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
   command->add_option("--json", options->json, "write one JSON object a case to this file");
+  add_worker_options(*command, options->worker);
   command->footer("Examples:\n"
                   "  attest verify --kernel flash --cases 1000 --seed 7\n"
                   "  attest verify --kernel ./libmine.so:my-kernel --time 60 --junit report.xml\n"

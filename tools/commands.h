@@ -17,5 +17,6 @@ Run add_kernels(CLI::App& app);
 Run add_case(CLI::App& app);
 Run add_io(CLI::App& app);
 Run add_checks(CLI::App& app);
+Run add_worker(CLI::App& app);
 
 }  // namespace attest::tools

@@ -113,6 +113,7 @@ void decide(const KernelRun& run, Verdict& verdict) {
   }
   if (!run.error.empty()) {
     verdict.state = State::error;
+    verdict.kind = name_of(run.kind);
     verdict.reason = run.error;
     return;
   }
@@ -148,11 +149,18 @@ PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOp
   const Stopwatch watch;
   PreparedCase prepared;
   prepared.problem = problem;
-  prepared.unsupported = why_unjudgeable(kernel, problem);
-  if (!prepared.unsupported.empty()) return prepared;
+  attest_numerics numerics{};
+  try {
+    prepared.unsupported = why_unjudgeable(kernel, problem);
+    if (!prepared.unsupported.empty()) return prepared;
+    numerics = kernel.numerics(problem);
+  } catch (const KernelFailure& failure) {
+    prepared.failure = failure;
+    return prepared;
+  }
   check_size(problem, options.byte_limit);
   prepared.inputs = make_inputs(problem);
-  const NumericsProfile profile = make_profile(kernel.numerics(problem), problem);
+  const NumericsProfile profile = make_profile(numerics, problem);
   prepared.truth = exact_attention_with_bounds(problem, prepared.inputs, profile, bound_mode(problem));
   if (family(problem.fill.family).kind == FamilyKind::exact) {
     apply_closed_form(problem, prepared.inputs, profile, prepared.truth);
@@ -173,11 +181,22 @@ Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& 
     verdict.state = State::unsupported;
     return verdict;
   }
-  const KernelRun run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
+  if (prepared.failure) {
+    verdict.state = State::error;
+    verdict.kind = name_of(prepared.failure->kind());
+    verdict.reason = prepared.failure->what();
+    return verdict;
+  }
+  KernelRun run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
   verdict.findings = run.findings;
   if (run.judgeable()) {
     verdict.tensors = judge_outputs(prepared.problem, prepared.truth, run.outputs);
-    run_checks(kernel, prepared, run, memory, options, verdict);
+    try {
+      run_checks(kernel, prepared, run, memory, options, verdict);
+    } catch (const KernelFailure& failure) {
+      run.error = failure.what();
+      run.kind = failure.kind();
+    }
   }
   decide(run, verdict);
   verdict.seconds = prepared.seconds + watch.seconds();

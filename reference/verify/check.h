@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "reference/problem/inputs.h"
 #include "reference/problem/problem.h"
 #include "reference/verify/kernel.h"
+#include "reference/verify/kernel_failure.h"
 #include "reference/verify/verdict.h"
 
 namespace attest {
@@ -29,6 +31,7 @@ struct CheckOptions {
 struct PreparedCase {
   Problem problem;
   std::string unsupported;  // the kernel's reason; empty where it takes the case and the rest is filled
+  std::optional<KernelFailure> failure;  // where the kernel did not survive being asked
   Inputs inputs;
   ExactWithBounds truth;    // in the kernel's conventions
   double seconds = 0;       // that it took

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "reference/problem/inputs.h"
 #include "reference/problem/layout.h"
@@ -224,6 +225,9 @@ rc::Gen<Problem> cases(const CaseSpace& space) {
 
 Problem random_case(const CaseSpace& space, std::uint64_t seed, std::uint64_t index) {
   const std::uint64_t key = random_word(seed, 0, index);
+  // RapidCheck keeps a stack of its own between generators, one for the process.
+  static std::mutex rapidcheck_mutex;
+  const std::lock_guard lock(rapidcheck_mutex);
   return cases(space)(rc::Random(key), rc::kNominalSize).value();
 }
 

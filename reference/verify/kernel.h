@@ -12,10 +12,13 @@
 
 namespace attest {
 
+/// The origin of a kernel that ships with Attest.
+inline constexpr const char* kBuiltIn = "built in";
+
 class Kernel {
  public:
   /// Throws InvalidRequest("kernel", ...) where the table is not usable: other ABI version, missing names or functions.
-  explicit Kernel(const attest_kernel* table, std::string origin = "built in",
+  explicit Kernel(const attest_kernel* table, std::string origin = kBuiltIn,
                   std::shared_ptr<void> library = nullptr);
 
   const attest_kernel& table() const { return *table_; }
@@ -24,7 +27,7 @@ class Kernel {
   /// "built in" or the path of its library.
   const std::string& origin() const { return origin_; }
   /// What --kernel takes to find it again: its name, or PATH:NAME.
-  std::string request() const { return library_ == nullptr ? name() : origin_ + ":" + name(); }
+  std::string request() const { return origin_ == kBuiltIn ? name() : origin_ + ":" + name(); }
   bool on_cuda() const { return table_->device == ATTEST_CUDA; }
   bool has(Direction direction) const;
 

@@ -76,7 +76,7 @@ std::string repeat_command(const Verdict& verdict) {
 }
 
 std::string describe(const Verdict& verdict) {
-  std::string text = fmt::format("{}: kernel {}\n", name_of(verdict.state), verdict.kernel);
+  std::string text = fmt::format("{}{}: kernel {}\n", name_of(verdict.state), verdict.kind.empty() ? "" : " (" + verdict.kind + ")", verdict.kernel);
   text += fmt::format("  repeat   {}\n", repeat_command(verdict));
   if (!verdict.reason.empty()) text += fmt::format("  reason   {}\n", verdict.reason);
   for (const Finding& finding : verdict.findings) text += fmt::format("  {:<8} {}\n", finding.check, finding.message);
@@ -100,6 +100,7 @@ std::string json_line(const Verdict& verdict) {
                          {"score", number(verdict.score())},
                          {"seconds", verdict.seconds}};
   if (!verdict.reason.empty()) line["reason"] = verdict.reason;
+  if (!verdict.kind.empty()) line["kind"] = verdict.kind;
   line["tensors"] = nlohmann::json::array();
   for (const TensorVerdict& tensor : verdict.tensors) line["tensors"].push_back(tensor_json(tensor));
   line["findings"] = nlohmann::json::array();
@@ -142,7 +143,7 @@ std::string junit_xml(std::span<const Verdict> verdicts) {
           break;
         case State::error:
           ++errors;
-          body += fmt::format("><error message=\"{}\">{}</error>", xml_escape(verdict.reason), details);
+          body += fmt::format("><error type=\"{}\" message=\"{}\">{}</error>", verdict.kind, xml_escape(verdict.reason), details);
           break;
         case State::unsupported:
         case State::waived:

@@ -37,11 +37,8 @@ void run_direction(const Kernel& kernel, std::int32_t direction, Placement& plac
   }
 }
 
-}  // namespace
-
-KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
-                     DeviceMemory& memory, const RunOptions& options) {
-  KernelRun run;
+void run_directions(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
+                    DeviceMemory& memory, const RunOptions& options, KernelRun& run) {
   Placement placement(problem, inputs, kernel.table().conventions, memory, options.poison);
   const std::string context = fmt::format("kernel {}, case {}", kernel.name(), print_case(problem));
   const auto step = [&](std::int32_t direction) {
@@ -50,10 +47,17 @@ KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs&
       if (!run.judgeable()) return;
       placement.read_outputs(direction, run.outputs, run.findings);
       placement.inspect(direction, run.findings);
+    } catch (const KernelFailure&) {
+      throw;
+    } catch (const DeviceError& error) {
+      run.error = error.what();
+      run.kind = FailureKind::device;
     } catch (const std::exception& error) {
       run.error = fmt::format("threw: {}", error.what());
+      run.kind = FailureKind::exception;
     } catch (...) {
       run.error = "threw something that is not a std::exception";
+      run.kind = FailureKind::exception;
     }
   };
   if (problem.wants_forward()) {
@@ -62,6 +66,19 @@ KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs&
     placement.give_forward({want.o, want.lse});
   }
   if (problem.wants_backward() && run.judgeable()) step(ATTEST_BACKWARD);
+}
+
+}  // namespace
+
+KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
+                     DeviceMemory& memory, const RunOptions& options) {
+  KernelRun run;
+  try {
+    run_directions(kernel, problem, inputs, want, memory, options, run);
+  } catch (const KernelFailure& failure) {
+    run.error = failure.what();
+    run.kind = failure.kind();
+  }
   return run;
 }
 

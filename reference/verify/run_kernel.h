@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel on one case, in this process, over buffers of a Placement.
+// Runs a kernel on one case over buffers of a Placement.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@
 #include "reference/problem/inputs.h"
 #include "reference/problem/problem.h"
 #include "reference/verify/kernel.h"
+#include "reference/verify/kernel_failure.h"
 #include "reference/verify/placement.h"
 
 namespace attest {
@@ -19,6 +20,7 @@ struct KernelRun {
   std::vector<Finding> findings;
   std::string refusal;  // the kernel's reason for refusing the call with nothing written; empty where it ran
   std::string error;    // why else there are no outputs; empty where all went well
+  FailureKind kind = FailureKind::status;  // of the error
 
   bool judgeable() const { return refusal.empty() && error.empty(); }
 };
@@ -27,7 +29,8 @@ struct RunOptions {
   Poison poison = Poison::nan;
 };
 
-/// `want` stands in for the forward where only the backward is asked for.
+/// `want` stands in for the forward where only the backward is asked for. A kernel that does not come back (KernelFailure
+/// of a worker, an exception) is an error of the run.
 KernelRun run_kernel(const Kernel& kernel, const Problem& problem, const Inputs& inputs, const Exact& want,
                      DeviceMemory& memory, const RunOptions& options = {});
 

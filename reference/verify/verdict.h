@@ -60,6 +60,7 @@ struct Verdict {
   std::vector<Finding> findings;
   std::vector<CheckRecord> checks;
   std::string reason;  // of unsupported, untrusted and error
+  std::string kind;    // of error: a FailureKind
   double seconds = 0;
 
   /// The largest score over the tensors.

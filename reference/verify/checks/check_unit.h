@@ -44,9 +44,13 @@ class CheckContext {
   /// A number below `n`, the same for the same case, check and `draw`.
   std::int64_t below(std::int64_t n, const char* check, std::uint64_t draw = 0) const;
 
-  /// `want` stands in for the forward where only the backward is asked for.
+  /// `want` stands in for the forward where only the backward is asked for. Throws KernelFailure where the kernel does not
+  /// come back.
   KernelRun run(const Problem& problem, const Inputs& inputs, const Exact& want, const RunOptions& options = {}) const {
-    return run_kernel(kernel_, problem, inputs, want, memory_, options);
+    KernelRun run = run_kernel(kernel_, problem, inputs, want, memory_, options);
+    // A kernel that came back with a bad status is the check's to judge; one that did not come back ends the case.
+    if (!run.error.empty() && run.kind != FailureKind::status) throw KernelFailure(run.kind, run.error);
+    return run;
   }
 
  private:
