@@ -44,6 +44,33 @@ TEST(Check, AScaleOffByAThousandthShowsInLse) {
   EXPECT_GT(tensor(verdict, "lse").wrong, 32);
 }
 
+TEST(Check, AFailureSaysWhatTheBoundOfItsWorstElementIsMadeOf) {
+  const Verdict verdict = check_faulty("scale-off", "dtype=f16 q=64 k=64 dim=64");
+  const TensorVerdict& lse = tensor(verdict, "lse");
+  const TensorVerdict& dv = tensor(verdict, "dv");
+  ASSERT_FALSE(lse.parts.empty());
+  for (const BoundPart& part : lse.parts) {
+    EXPECT_LE(part.alone, lse.bound * (1 + 1e-9)) << part.source;
+    EXPECT_NE(part.source, "operands");
+  }
+  EXPECT_NE(lse.parts[0].source, "rounding of P");  // which LSE never sees
+  ASSERT_FALSE(dv.parts.empty());
+  EXPECT_EQ(dv.parts[0].source, "rounding of P");
+  EXPECT_GT(dv.parts[0].alone, 0.5 * dv.bound);
+  EXPECT_NE(describe(verdict).find("of the bound, alone: "), std::string::npos);
+  EXPECT_NE(json_line(verdict).find("\"parts\":{\"functions\""), std::string::npos);
+}
+
+TEST(Check, APassIsExplainedOnlyWhereAsked) {
+  const auto memory = make_host_memory();
+  const Kernel kernel(testing_support::faulty_kernel("top-left"));
+  const Problem problem = parse_case("dtype=f16 q=16 k=16 dim=16");
+  EXPECT_TRUE(tensor(check(kernel, problem, *memory), "o").parts.empty());
+  CheckOptions options;
+  options.explain = true;
+  EXPECT_FALSE(tensor(check(kernel, problem, *memory, options), "o").parts.empty());
+}
+
 TEST(Check, CausalAlignmentShowsOnlyWhereLengthsDiffer) {
   EXPECT_EQ(check_faulty("top-left", "q=5 k=5 causal=bottom-right").state, State::pass);
   const Verdict verdict = check_faulty("top-left", "q=3 k=5 causal=bottom-right");

@@ -140,6 +140,56 @@ TEST(JudgeTensor, CountsWhatIsUnspecified) {
   EXPECT_EQ(verdict.wrong, 0);
 }
 
+/// 2000 elements near 1 with bounds of four deviations, and errors of `size` deviations that alternate or lean outward.
+TensorVerdict judged_errors(double size, bool lean) {
+  const std::vector<std::int64_t> lengths = {2000};
+  const double deviation = 1e-3;
+  Values want(2000, 1, 1, 1.0), bound(2000, 1, 1, 4 * deviation), got = want;
+  for (std::size_t n = 0; n < 2000; ++n) {
+    if (n % 3 == 0) want.data[n] = -1;
+    const double sign = lean ? (want.data[n] < 0 ? -1 : 1) : n % 2 == 0 ? 1 : -1;
+    got.data[n] = want.data[n] + sign * size * deviation / std::sqrt(3);
+  }
+  return judge_tensor("o", lengths, want, got, bound, Dtype::f64, 4);
+}
+
+TEST(JudgeWarnings, ErrorsOfTheExpectedSizeGiveNone) {
+  const TensorVerdict verdict = judged_errors(1, false);
+  EXPECT_NEAR(verdict.rms, 1, 1e-6);
+  EXPECT_NEAR(verdict.bias, 0, 0.01);
+  EXPECT_TRUE(verdict.warnings().empty());
+}
+
+TEST(JudgeWarnings, CoarserErrorsThroughoutPassButAreNamed) {
+  const TensorVerdict verdict = judged_errors(1.3, false);
+  EXPECT_EQ(verdict.wrong, 0);
+  EXPECT_NEAR(verdict.rms, 1.3, 1e-6);
+  ASSERT_EQ(verdict.warnings().size(), 1u);
+  EXPECT_EQ(verdict.warnings()[0], "rms: errors are 1.30 of their expected deviation, above 1.2");
+}
+
+TEST(JudgeWarnings, ErrorsThatLeanAreNamedWithTheirDirection) {
+  const TensorVerdict outward = judged_errors(0.2, true), inward = judged_errors(-0.2, true);
+  EXPECT_NEAR(outward.bias, 0.2, 1e-6);
+  ASSERT_EQ(outward.warnings().size(), 1u);
+  EXPECT_NE(outward.warnings()[0].find("bias: errors lean away from zero by 0.20"), std::string::npos);
+  EXPECT_NE(inward.warnings()[0].find("toward zero"), std::string::npos);
+}
+
+TEST(JudgeWarnings, AProfileTooCoarseIsNamed) {
+  const TensorVerdict verdict = judged_errors(0.1, false);
+  ASSERT_EQ(verdict.warnings().size(), 1u);
+  EXPECT_NE(verdict.warnings()[0].find("loose: the largest score is 0.014"), std::string::npos) << verdict.warnings()[0];
+}
+
+TEST(JudgeWarnings, WorstCaseBoundsAndFewElementsSayNothing) {
+  const Sample sample;
+  EXPECT_TRUE(std::isnan(sample.judge(sample.want).rms));
+  EXPECT_TRUE(sample.judge(sample.want).warnings().empty());
+  const TensorVerdict few = judge_tensor("o", sample.lengths, sample.want, sample.want, sample.bound, Dtype::f32, 4);
+  EXPECT_TRUE(std::isnan(few.bias));
+}
+
 RC_GTEST_PROP(JudgeProperty, NoiseBeyondTheBoundIsAlwaysSeen, (std::uint32_t position, bool up)) {
   const Sample sample;
   Values got = sample.want;

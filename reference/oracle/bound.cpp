@@ -12,6 +12,8 @@ namespace attest {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDeviations = 4;  // lambda
+constexpr double kCapturedDeviations = 6;
 constexpr double kHuge = 1e70;        // squares of such numbers and their products stay finite
 constexpr double kFloatScores = 1e4;  // largest score that float computes to a per cent of P
 
@@ -164,7 +166,7 @@ SweptBounds swept_gen(const Problem& problem, const Inputs& inputs, const Scores
                       const NumericsProfile& profile, BoundMode mode, double spread) {
   const bool captured = mode == BoundMode::captured;
   const CommonErrors common = {captured ? profile.p.u : 0, mean_rounding(spread, profile.p.u)};
-  const double lambda = captured ? 6 : 4;
+  const double lambda = captured ? kCapturedDeviations : kDeviations;
   if (float_suffices(problem, inputs, profile)) {
     return sweep_bounds<GenRow<float>>(problem, inputs, scores, exact, profile, lambda, common);
   }
@@ -180,7 +182,9 @@ SweptBounds swept_bounds(const Problem& problem, const Inputs& inputs, const Exa
     resolve(det, nullptr);
     return det;
   }
+  const double deviations = mode == BoundMode::captured ? kCapturedDeviations : kDeviations;
   SweptBounds gen = swept_gen(problem, inputs, scores, exact, profile, mode, spread);
+  gen.bounds.deviations = deviations;
   if (all_set(gen.trust.rows) && all_set(gen.trust.gradients) && all_set(gen.trust.keys)) return gen;
   SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, {});
   resolve(gen, &det);

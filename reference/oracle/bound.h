@@ -29,6 +29,7 @@ struct Bounds {
   Values dv;                     // [tokens_k, Hkv, Dv]
   Operand<double> d_bias;        // [B|1, Hq|1, Sq|1, Sk|1] as the bias; empty unless asked for
   std::int64_t unspecified = 0;  // how many of all these are infinite
+  double deviations = 0;         // standard deviations that the bounds are worth: 4, captured 6; 0: worst cases (det)
 };
 
 struct ExactWithBounds {

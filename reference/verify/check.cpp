@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/verify/check.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -13,6 +14,7 @@
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/checks/check_unit.h"
 #include "reference/verify/conventions.h"
+#include "reference/verify/explain.h"
 #include "reference/verify/generate.h"
 #include "reference/verify/judge_outputs.h"
 #include "reference/verify/run_kernel.h"
@@ -199,6 +201,12 @@ Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& 
     }
   }
   decide(run, verdict);
+  const bool wrong_values = std::any_of(verdict.tensors.begin(), verdict.tensors.end(),
+                                        [](const TensorVerdict& tensor) { return tensor.wrong > 0; });
+  if (run.judgeable() && (wrong_values || options.explain)) {
+    const BoundMode mode = prepared.truth.bounds.deviations == 0 ? BoundMode::det : bound_mode(prepared.problem);
+    explain_bounds(prepared.inputs, make_profile(kernel.numerics(prepared.problem), prepared.problem), mode, verdict);
+  }
   verdict.seconds = prepared.seconds + watch.seconds();
   return verdict;
 }

@@ -23,6 +23,7 @@ struct CheckUnit;
 struct CheckOptions {
   std::vector<const CheckUnit*> units;  // beside the values; none by default
   double work_per_case = 0;  // multiplications that the units may spend on one case, at least one unit runs; 0: all run
+  bool explain = false;  // also what the bounds of passing tensors are made of, for six more sweeps of bounds
   std::size_t byte_limit = std::size_t{8} << 30;  // of the buffers of one case
 };
 

@@ -39,6 +39,41 @@ std::string part(const char* one, const char* many, const std::vector<std::int64
   return fmt::format("{} {}, ", hit == 1 ? one : many, span_of(counts));
 }
 
+/// Errors in units of the deviation that a correct kernel is expected to have: rounding errors are about uniform, so that
+/// each part of the bound is sqrt(3) of its own deviation (docs/numerics.md, "Warnings").
+class Deviations {
+ public:
+  Deviations(Dtype type, double lambda) : lambda_(lambda) {
+    const DtypeFormat& format = format_of(type);
+    u_ = format.unit_roundoff();
+    half_step_ = std::max(format.min_subnormal(), type == Dtype::f64 ? 0.0 : 0x1p-125) / 2;
+  }
+
+  void add(double want, double got, double bound) {
+    if (lambda_ == 0 || !std::isfinite(bound) || bound <= 0 || !std::isfinite(want) || !std::isfinite(got)) return;
+    const double rounding = u_ * std::abs(want);
+    const double spread = std::max(bound - rounding - half_step_, 0.0) / (1 + u_) / lambda_;
+    const double deviation = std::sqrt((spread * spread + rounding * rounding + half_step_ * half_step_) / 3);
+    if (deviation == 0) return;
+    const double z = (got - want) / deviation;
+    squares_ += z * z;
+    leaning_ += std::signbit(want) ? -z : z;
+    ++count_;
+  }
+
+  void finish(TensorVerdict& verdict) const {
+    if (count_ < kFewest) return;
+    verdict.rms = std::sqrt(squares_ / static_cast<double>(count_));
+    verdict.bias = leaning_ / static_cast<double>(count_);
+  }
+
+ private:
+  static constexpr std::int64_t kFewest = 1000;  // elements: the mean of fewer may pass 0.15 by chance
+  double lambda_, u_, half_step_;
+  double squares_ = 0, leaning_ = 0;
+  std::int64_t count_ = 0;
+};
+
 }  // namespace
 
 double element_score(double want, double got, double bound, Dtype type) {
@@ -79,8 +114,9 @@ std::string ClusterCount::describe() const {
 }
 
 TensorVerdict judge_tensor(std::string name, std::span<const std::int64_t> lengths, const Values& want,
-                           const Values& got, const Values& bound, Dtype type) {
+                           const Values& got, const Values& bound, Dtype type, double deviations) {
   TensorVerdict verdict;
+  Deviations errors(type, deviations);
   verdict.tensor = std::move(name);
   ClusterCount cluster(static_cast<std::int64_t>(lengths.size()), want.heads, want.width);
   double zero_score = 0;
@@ -95,6 +131,7 @@ TensorVerdict judge_tensor(std::string name, std::span<const std::int64_t> lengt
           const double limit = bound.at(token, h, d);
           const double score = element_score(w, g, limit, type);
           const Place place{b, h, i, want.width == 1 ? -1 : d};
+          errors.add(w, g, limit);
           verdict.total += 1;
           if (std::isinf(limit) && std::isfinite(w)) verdict.unspecified += 1;
           zero_score = std::max(zero_score, element_score(w, 0, limit, type));
@@ -116,6 +153,7 @@ TensorVerdict judge_tensor(std::string name, std::span<const std::int64_t> lengt
     }
   }
   verdict.cluster = cluster.describe();
+  errors.finish(verdict);
   const double trivial = type == Dtype::f64 ? 1 : kTrivial;
   verdict.powerless = zero_score <= 1 && zero_score > trivial;
   return verdict;

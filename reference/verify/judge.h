@@ -21,8 +21,9 @@ namespace attest {
 double element_score(double want, double got, double bound, Dtype type);
 
 /// Elements [tokens, heads, width]. `lengths` are those of the side the tensor is on, to name places.
+/// `deviations` is what the bounds are worth in standard deviations (Bounds::deviations), for rms and bias; 0: not known.
 TensorVerdict judge_tensor(std::string name, std::span<const std::int64_t> lengths, const Values& want,
-                           const Values& got, const Values& bound, Dtype type);
+                           const Values& got, const Values& bound, Dtype type, double deviations = 0);
 
 /// Where the wrong elements of a tensor lie, from how many of them each sequence, head, row and column has.
 class ClusterCount {

@@ -32,7 +32,7 @@ std::vector<TensorVerdict> judge_outputs(const Problem& p, const ExactWithBounds
   std::vector<TensorVerdict> tensors;
   const auto judge = [&](const char* name, const std::vector<std::int64_t>& lengths, const Values& want,
                          const Values& have, const Values& bound, Dtype type) {
-    tensors.push_back(judge_tensor(name, lengths, want, have, bound, type));
+    tensors.push_back(judge_tensor(name, lengths, want, have, bound, type, truth.bounds.deviations));
   };
   const Exact& exact = truth.exact;
   if (p.wants_forward()) {

@@ -25,6 +25,13 @@ nlohmann::json number(double value) {
   return value;
 }
 
+/// " rounding of P 0.002, products 1e-06"
+std::string parts_text(const std::vector<BoundPart>& parts) {
+  std::string text;
+  for (const BoundPart& part : parts) text += fmt::format("{} {} {:.2g}", text.empty() ? "" : ",", part.source, part.alone);
+  return text;
+}
+
 nlohmann::json tensor_json(const TensorVerdict& tensor) {
   nlohmann::json place = nlohmann::json::object();
   const auto add = [&place](const char* name, std::int64_t value) {
@@ -34,7 +41,10 @@ nlohmann::json tensor_json(const TensorVerdict& tensor) {
   add("h", tensor.worst.h);
   add("i", tensor.worst.i);
   add("d", tensor.worst.d);
-  return {{"tensor", tensor.tensor}, {"score", number(tensor.score)}, {"total", tensor.total},
+  nlohmann::json parts = nlohmann::json::object();
+  for (const BoundPart& part : tensor.parts) parts[std::string(part.source)] = number(part.alone);
+  return {{"parts", parts}, {"rms", number(tensor.rms)}, {"bias", number(tensor.bias)}, {"warnings", tensor.warnings()},
+          {"tensor", tensor.tensor}, {"score", number(tensor.score)}, {"total", tensor.total},
           {"wrong", tensor.wrong},   {"unspecified", tensor.unspecified}, {"at", place},
           {"want", number(tensor.want)}, {"got", number(tensor.got)}, {"diff", number(tensor.diff())},
           {"bound", number(tensor.bound)}, {"cluster", tensor.cluster}};
@@ -83,11 +93,13 @@ std::string describe(const Verdict& verdict) {
   for (const TensorVerdict& tensor : verdict.tensors) {
     if (tensor.wrong == 0) {
       text += fmt::format("  {:<8} ok, score {:.3g}\n", tensor.tensor, tensor.score);
+      for (const std::string& warning : tensor.warnings()) text += fmt::format("  {:<8} warning: {}\n", "", warning);
       continue;
     }
     text += fmt::format("  {:<8} {} of {} elements off: {}\n", tensor.tensor, tensor.wrong, tensor.total, tensor.cluster);
     text += fmt::format("  {:<8} worst at {}: want {:.9g}  got {:.9g}  diff {:.3g}  bound {:.3g}  score {:.3g}\n", "",
                         print_place(tensor.worst), tensor.want, tensor.got, tensor.diff(), tensor.bound, tensor.score);
+    if (!tensor.parts.empty()) text += fmt::format("  {:<8} of the bound, alone:{}\n", "", parts_text(tensor.parts));
   }
   return text;
 }

@@ -8,6 +8,15 @@
 
 namespace attest {
 
+namespace {
+
+// docs/numerics.md, "Warnings".
+constexpr double kMostRms = 1.2;
+constexpr double kMostBias = 0.15;
+constexpr double kLoose = 0.02;
+
+}  // namespace
+
 std::string_view name_of(State state) {
   constexpr std::array<std::string_view, 6> names = {"pass", "fail", "untrusted", "unsupported", "error", "waived"};
   return names[static_cast<std::size_t>(state)];
@@ -32,6 +41,19 @@ std::string print_place(const Place& place) {
 }
 
 double TensorVerdict::diff() const { return std::abs(got - want); }
+
+std::vector<std::string> TensorVerdict::warnings() const {
+  std::vector<std::string> found;
+  // Written so that NaN, which means not known, warns of nothing.
+  if (rms > kMostRms) found.push_back(fmt::format("rms: errors are {:.2f} of their expected deviation, above {}", rms, kMostRms));
+  if (std::abs(bias) > kMostBias)
+    found.push_back(fmt::format("bias: errors lean {} zero by {:.2f} of their deviation, above {}", bias > 0 ? "away from" : "toward",
+                                std::abs(bias), kMostBias));
+  if (!std::isnan(rms) && score < kLoose)
+    found.push_back(fmt::format("loose: the largest score is {:.2g}, below {}: the kernel declares coarser arithmetic than it has",
+                                score, kLoose));
+  return found;
+}
 
 double Verdict::score() const {
   const TensorVerdict* worst = worst_tensor();

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "reference/oracle/bound_parts.h"
 #include "reference/problem/problem.h"
 #include "reference/verify/placement.h"
 
@@ -35,9 +37,15 @@ struct TensorVerdict {
   double got = 0;
   double bound = 0;
   std::string cluster;           // where the wrong elements are, in words
+  std::vector<BoundPart> parts;  // of `bound`, where it was explained
+  // Of random inputs: the errors over their expected deviation (docs/numerics.md, "Warnings"); NaN where not known.
+  double rms = std::numeric_limits<double>::quiet_NaN();
+  double bias = std::numeric_limits<double>::quiet_NaN();  // mean, positive away from 0
   bool powerless = false;        // an all-zero tensor would pass although the exact one is not zero
 
   double diff() const;
+  /// What is no fault but worth a look, in words: "rms", "bias" or "loose" first.
+  std::vector<std::string> warnings() const;
 };
 
 enum class Outcome : std::uint8_t { pass, fail, not_applicable, untrusted };
