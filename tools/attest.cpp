@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
       {"verify", attest::tools::add_verify(app)},
       {"kernels", attest::tools::add_kernels(app)},
       {"case", attest::tools::add_case(app)},
+      {"diagnose", attest::tools::add_diagnose(app)},
       {"io", attest::tools::add_io(app)},
       {"checks", attest::tools::add_checks(app)},
       {"worker", attest::tools::add_worker(app)},

@@ -22,6 +22,7 @@
 #include "reference/verify/report.h"
 #include "tools/builtin.h"
 #include "tools/commands.h"
+#include "tools/explain_failure.h"
 #include "tools/interrupt.h"
 #include "tools/progress.h"
 #include "tools/subject.h"
@@ -52,6 +53,7 @@ struct Options {
   std::string checks = "all";
   std::string junit;
   std::string json;
+  bool explain = true;
   WorkerOptions worker;
 };
 
@@ -124,6 +126,9 @@ class Session {
     for (Subject& subject : subjects) {
       if (interrupted()) break;
       verify(subject, seconds);
+      if (const auto failed = first_failure_.find(subject.kernel().name()); options_.explain && failed != first_failure_.end()) {
+        fmt::print("{}\n", explain_failure(subject.kernel(), failed->second, subject.memory()));
+      }
       subject.close();
     }
     return finish();
@@ -178,6 +183,7 @@ class Session {
 
   void note(const Verdict& verdict, Progress& progress) {
     summary_.add(verdict);
+    if (verdict.state == State::fail) first_failure_.try_emplace(verdict.kernel, verdict.problem);
     if (json_.is_open()) json_ << json_line(verdict) << '\n' << std::flush;
     if (junit_.is_open()) verdicts_.push_back(verdict);
     const bool passes = verdict.state == State::pass || verdict.state == State::waived;
@@ -226,6 +232,7 @@ class Session {
   Summary summary_;
   std::vector<Verdict> verdicts_;
   std::map<std::string, std::int64_t> shown_;
+  std::map<std::string, Problem> first_failure_;  // by kernel
   std::map<std::string, std::map<std::string, std::int64_t>> declined_;
 };
 
@@ -247,6 +254,7 @@ Run add_verify(CLI::App& app) {
       ->check(CLI::IsMember({"forward", "backward", "both"}));
   command->add_option("--checks", options->checks,
                       "checks beside the values: all (default), none, or names of `attest checks` separated by commas");
+  command->add_flag("--explain,!--no-explain", options->explain, "say what explains the first failing case of each kernel, where anything does (default: on)");
   command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
   command->add_option("--json", options->json, "write one JSON object a case to this file");
   add_worker_options(*command, options->worker);

@@ -15,6 +15,7 @@ using Run = std::function<int()>;
 Run add_verify(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_case(CLI::App& app);
+Run add_diagnose(CLI::App& app);
 Run add_io(CLI::App& app);
 Run add_checks(CLI::App& app);
 Run add_worker(CLI::App& app);

@@ -21,16 +21,20 @@ TensorRows::TensorRows(const Problem& problem, TensorId id, std::span<const doub
   }
 }
 
+std::int64_t TensorRows::token_at(std::int64_t b, std::int64_t row) const {
+  if (extents_.batch == 1 && length_.size() > 1) return row < first_token_.back() ? row : -1;  // packed: rows are tokens
+  if (b >= static_cast<std::int64_t>(length_.size())) return -1;
+  const std::int64_t token = row - first_row_[b];
+  return token >= 0 && token < length_[b] ? first_token_[b] + token : -1;
+}
+
+bool TensorRows::has_row(std::int64_t b, std::int64_t row) const { return !by_token_ || token_at(b, row) >= 0; }
+
 bool TensorRows::read(std::int64_t b, std::int64_t row, std::int64_t head, std::span<double> out) const {
   const bool inside = row >= 0 && row < extents_.rows && head >= 0 && head < extents_.heads && b >= 0;
   std::int64_t at = -1;
   if (inside && by_token_) {
-    if (extents_.batch == 1 && length_.size() > 1) {  // packed: rows are tokens already
-      at = row < first_token_.back() ? row : -1;
-    } else if (b < static_cast<std::int64_t>(length_.size())) {
-      const std::int64_t token = row - first_row_[b];
-      at = token >= 0 && token < length_[b] ? first_token_[b] + token : -1;
-    }
+    at = token_at(b, row);
     if (at >= 0) at = at * strides_.seq + head * strides_.head;
   } else if (inside && (extents_.batch == 1 || b < extents_.batch)) {
     at = (extents_.batch == 1 ? 0 : b) * strides_.batch + row * strides_.seq + head * strides_.head;

@@ -41,11 +41,17 @@ class TensorRows {
   const std::byte* data() const { return data_; }
   const Strides& strides() const { return strides_; }
 
+  /// Values in memory by token: there is no storage of padding to look at.
+  bool by_token() const { return by_token_; }
+  /// False for padding of tensors that are kept by token.
+  bool has_row(std::int64_t b, std::int64_t row) const;
   /// NaN in `out` where a row holds no token of tensors that are kept by token. False, and NaN, outside of the tensor,
   /// where nobody knows what a kernel would read.
   bool read(std::int64_t b, std::int64_t row, std::int64_t head, std::span<double> out) const;
 
  private:
+  std::int64_t token_at(std::int64_t b, std::int64_t row) const;  // -1: none
+
   const std::byte* data_ = nullptr;
   Dtype type_ = Dtype::f64;
   Extents extents_ = {};

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/problem/safetensors.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -203,11 +206,17 @@ std::string describe(const StoredTensor& tensor) {
 }
 
 SafetensorsFile SafetensorsFile::parse(std::string name, std::vector<std::byte> bytes) {
+  const auto owned = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return parse_view(std::move(name), *owned, owned);
+}
+
+SafetensorsFile SafetensorsFile::parse_view(std::string name, std::span<const std::byte> bytes,
+                                            std::shared_ptr<const void> owner) {
   SafetensorsFile file;
   file.name_ = std::move(name);
-  file.bytes_ = std::move(bytes);
-  const std::string_view text = header_text(file.name_, file.bytes_);
-  const auto data = std::span<const std::byte>(file.bytes_).subspan(kLengthBytes + text.size());
+  file.owner_ = std::move(owner);
+  const std::string_view text = header_text(file.name_, bytes);
+  const auto data = bytes.subspan(kLengthBytes + text.size());
   const Json header = parse_header(file.name_, text);
   for (const auto& [key, entry] : header.items()) {
     if (key == kMetadataKey) {
@@ -233,6 +242,19 @@ SafetensorsFile SafetensorsFile::read(const std::string& path) {
   stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   if (!stream) refuse(path, fmt::format("{} of {} bytes", stream.gcount(), size), "a file that can be read whole");
   return parse(path, std::move(bytes));
+}
+
+SafetensorsFile SafetensorsFile::map(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) refuse(path, "no regular file", "a safetensors file");
+  const auto size = static_cast<std::size_t>(std::filesystem::file_size(path, error));
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (error || descriptor < 0) refuse(path, "a file that cannot be opened", "a safetensors file");
+  void* address = size == 0 ? MAP_FAILED : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  close(descriptor);
+  if (address == MAP_FAILED) refuse(path, fmt::format("{} bytes that cannot be mapped", size), "a safetensors file");
+  const std::shared_ptr<const void> owner(address, [size](const void* at) { munmap(const_cast<void*>(at), size); });
+  return parse_view(path, {static_cast<const std::byte*>(address), size}, owner);
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view tensor) const {

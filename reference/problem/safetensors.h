@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ using Metadata = std::map<std::string, std::string>;
 class SafetensorsFile {
  public:
   static SafetensorsFile read(const std::string& path);
+  /// The same without reading the data: it stays in the file, which must not change meanwhile.
+  static SafetensorsFile map(const std::string& path);
   /// `name` stands for the file in errors.
   static SafetensorsFile parse(std::string name, std::vector<std::byte> bytes);
 
@@ -44,9 +47,10 @@ class SafetensorsFile {
 
  private:
   SafetensorsFile() = default;
+  static SafetensorsFile parse_view(std::string name, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
   std::string name_;
-  std::vector<std::byte> bytes_;
+  std::shared_ptr<const void> owner_;  // of the bytes that the tensors point into
   std::vector<StoredTensor> tensors_;
   Metadata metadata_;
 };

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores, scale, dropout and the bound, from rows spread over the call.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/diagnose/stages.h"
+#include "reference/verify/verdict.h"
+
+namespace attest::diagnose {
+namespace {
+
+constexpr std::int64_t kRows = 64;
+constexpr double kExpOverflow = 88.72;     // ln of the largest float32
+constexpr double kExpVanishes = -103.97;   // below, exp is 0 in float32
+constexpr double kHalfExpOverflow = 11.09; // ln 65504
+constexpr double kOnOneKey = 0.999;
+
+struct Survey {
+  std::int64_t rows = 0, peaked = 0, lost = 0, finite_rows = 0;
+  double largest = 0, largest_raw = 0, highest = -HUGE_VAL, lowest_top = HUGE_VAL, lowest_lse = HUGE_VAL, highest_lse = -HUGE_VAL;
+  double bound = 0, bound_value = 0;
+  RowAt at_largest, at_bound, first_lost;
+};
+
+Survey survey(const Evidence& e) {
+  Survey found;
+  const Problem& p = e.problem;
+  const Evaluator evaluator(e);
+  const Reading contract = contract_reading(p);
+  // The first and the last head of the first and last sequences, rows evenly: few keys are held at a time.
+  for (const std::int64_t b : {std::int64_t{0}, p.batch() - 1}) {
+    for (const std::int64_t h : {std::int64_t{0}, p.heads_q - 1}) {
+      for (std::int64_t n = 0; n < kRows / 4 && p.seq_q[b] > 0; ++n) {
+        const RowAt at{b, h, n * (p.seq_q[b] - 1) / (kRows / 4 - 1)};
+        const SoftRow row = evaluator.soft_row(contract, at);
+        if (!row.known) continue;
+        ++found.rows;
+        if (row.empty || !std::isfinite(row.lse)) continue;
+        ++found.finite_rows;
+        double top = -HUGE_VAL, p_top = 0, kept = 0;
+        for (std::size_t j = 0; j < row.score.size(); ++j) {
+          if (row.score[j] == -HUGE_VAL) continue;
+          if (std::abs(row.score[j]) > found.largest) {
+            found.largest = std::abs(row.score[j]);
+            found.at_largest = at;
+          }
+          top = std::max(top, row.score[j]);
+          p_top = std::max(p_top, row.p[j]);
+          kept += row.p[j] * row.keep[j];
+        }
+        found.highest = std::max(found.highest, top);
+        found.lowest_top = std::min(found.lowest_top, top);
+        found.lowest_lse = std::min(found.lowest_lse, row.lse);
+        found.highest_lse = std::max(found.highest_lse, row.lse);
+        found.peaked += p_top > kOnOneKey;
+        if (kept == 0 && found.lost++ == 0) found.first_lost = at;
+        for (std::size_t c = 0; c < row.o.size(); ++c) {
+          if (row.o_tolerance[c] <= found.bound) continue;
+          found.bound = row.o_tolerance[c];
+          found.bound_value = row.o[c];
+          found.at_bound = at;
+        }
+      }
+      if (p.heads_q == 1) break;
+    }
+    if (p.batch() == 1) break;
+  }
+  return found;
+}
+
+void check_range(const Evidence& e, const Survey& s, Lines& lines) {
+  const auto say = [&](Level level, std::string what, std::string fix) { lines.push_back({"range", level, std::move(what), std::move(fix)}); };
+  say(Level::ok, fmt::format("largest |score| {:.4g} at {}, LSE {:.4g} to {:.4g} ({} rows sampled)", s.largest, print_place({s.at_largest.b, s.at_largest.h, s.at_largest.i, -1}), s.lowest_lse, s.highest_lse, s.rows), "");
+  if (s.highest > kExpOverflow) say(Level::warning, fmt::format("exp({:.4g}) overflows float32", s.highest), "subtract the row's maximum before exp");
+  if (s.lowest_top < kExpVanishes) say(Level::warning, fmt::format("a row whose best score is {:.4g}: without its maximum subtracted every weight is 0, and 0 / 0 NaN", s.lowest_top), "subtract the row's maximum before exp");
+  const double scale = e.problem.effective_scale();
+  if (e.problem.dtype == Dtype::f16) {
+    const double raw = scale != 0 && e.problem.softcap == 0 ? s.largest / std::abs(scale) : 0;
+    if (raw > 65504) say(Level::warning, fmt::format("<q, k> reaches {:.4g}, beyond float16", raw), "keep scores in float32, or scale q first");
+    if (s.highest > kHalfExpOverflow && s.highest <= kExpOverflow) say(Level::note, fmt::format("exp({:.4g}) overflows float16", s.highest), "subtract the row's maximum before P is rounded to float16");
+  }
+  if (s.peaked > 0) say(Level::note, fmt::format("{} of {} rows put more than {} of their weight on one key", s.peaked, s.finite_rows, kOnOneKey), "their gradients dS are tiny: differences of nearly equal numbers");
+  if (s.lowest_lse < -kExpOverflow) say(Level::warning, fmt::format("LSE goes down to {:.4g}: exp(-LSE) overflows float32", s.lowest_lse), "compute exp(s - LSE) in the backward, never exp(s) / exp(LSE)");
+}
+
+void check_scale(const Problem& p, Lines& lines) {
+  const double scale = p.effective_scale(), usual = 1 / std::sqrt(static_cast<double>(p.dim));
+  if (std::abs(scale - usual) <= 1e-6 * usual) {
+    lines.push_back({"scale", Level::ok, fmt::format("{:.6g} = 1/sqrt({})", scale, p.dim), ""});
+    return;
+  }
+  std::string guess = "give scale= only where it is meant to differ";
+  const auto is = [scale](double x) { return std::abs(scale - x) <= 1e-3 * x; };
+  if (is(1)) guess = "scale 1: was q scaled before, or was it forgotten?";
+  if (is(usual * usual)) guess = "this is 1/D: was the root forgotten, or the scale applied twice?";
+  if (is(std::sqrt(static_cast<double>(p.dim)))) guess = "this is sqrt(D): should it divide?";
+  if (is(usual * 1.4426950408889634)) guess = "this has log2(e) in it: a scale for exp2, given as one for exp?";
+  if (p.width_v() != p.dim && is(1 / std::sqrt(static_cast<double>(p.width_v())))) guess = "this is 1/sqrt(Dv): D is the width of q and k";
+  lines.push_back({"scale", Level::warning, fmt::format("{:.6g}, {:.4g} times 1/sqrt({})", scale, scale / usual, p.dim), guess});
+}
+
+}  // namespace
+
+void check_scores(const Evidence& e, Lines& lines) {
+  const Survey s = survey(e);
+  if (s.finite_rows > 0) check_range(e, s, lines);
+  check_scale(e.problem, lines);
+  if (e.problem.dropout) {
+    lines.push_back({"dropout", s.lost > 0 ? Level::warning : Level::ok,
+                     s.lost > 0 ? fmt::format("{} of {} sampled rows lost every key, the first {}", s.lost, s.rows, print_place({s.first_lost.b, s.first_lost.h, s.first_lost.i, -1}))
+                                : fmt::format("p {}, seed {}, offset {}; every one of {} sampled rows keeps a key", e.problem.effective_dropout(), e.problem.dropout->seed, e.problem.dropout->offset, s.rows),
+                     s.lost > 0 ? "their O is 0 and their LSE finite: do not take them for empty rows" : ""});
+  }
+  if (s.finite_rows > 0) {
+    lines.push_back({"bound", Level::ok, fmt::format("a kernel of the assumed arithmetic may be off by up to {:.3g} in O (value {:.3g}), at {}, of the rows sampled", s.bound, s.bound_value, print_place({s.at_bound.b, s.at_bound.h, s.at_bound.i, -1})), ""});
+  }
+}
+
+}  // namespace attest::diagnose

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Captures written to files, and what `attest diagnose` says of them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "reference/diagnose/diagnosis.h"
+#include "reference/problem/case_text.h"
+#include "reference/problem/invalid_request.h"
+#include "reference/problem/layout.h"
+#include "reference/problem/safetensors.h"
+#include "tests/support/diagnosis_study.h"
+
+namespace attest {
+namespace {
+
+using testing_support::Fault;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// The tensors of a call, to be changed before they are written.
+class CaptureFile {
+ public:
+  explicit CaptureFile(const std::string& text, const Fault& fault = {}) : problem_(parse_case(text)) {
+    const Inputs inputs = make_inputs(problem_);
+    const auto stored = testing_support::store(problem_, inputs, 5);
+    const Exact exact = testing_support::faulty_attention(problem_, inputs, stored, fault);
+    for (const TensorId id : {TensorId::q, TensorId::k, TensorId::v, TensorId::d_o}) {
+      const auto& t = stored.tensors[static_cast<std::size_t>(id)];
+      if (!t.data.empty()) add(std::string(name_of(id)), problem_.dtype, shape_of(id), t.data);
+    }
+    const auto place = [&](TensorId id, const Values& values) {
+      if (values.empty()) return;
+      std::vector<double> data(static_cast<std::size_t>(storage_elements(problem_, id)), 0);
+      const auto& lengths = is_query_side(id) ? problem_.seq_q : problem_.seq_k;
+      std::int64_t token = 0;
+      for (std::int64_t b = 0; b < problem_.batch(); ++b) {
+        for (std::int64_t i = 0; i < lengths[b]; ++i, ++token) {
+          for (std::int64_t h = 0; h < values.heads; ++h) {
+            const auto row = values.row(token, h);
+            std::copy(row.begin(), row.end(), data.begin() + offset_of(problem_, id, b, i, h));
+          }
+        }
+      }
+      add(std::string(name_of(id)), problem_.output_dtype(), shape_of(id), data);
+    };
+    place(TensorId::o, exact.o);
+    place(TensorId::dq, exact.dq);
+    place(TensorId::dk, exact.dk);
+    place(TensorId::dv, exact.dv);
+    if (problem_.layout == Layout::thd) {
+      add_integers("cu_q", token_offsets(problem_.seq_q));
+      add_integers("cu_k", token_offsets(problem_.seq_k));
+    } else {
+      add_integers("seq_q", problem_.seq_q);
+      add_integers("seq_k", problem_.seq_k);
+    }
+    metadata["layout"] = problem_.layout == Layout::thd ? "thd" : problem_.layout == Layout::bshd ? "bshd" : "bhsd";
+    if (problem_.causal != Causal::none) metadata["causal"] = problem_.causal == Causal::top_left ? "top-left" : "bottom-right";
+  }
+
+  std::vector<double> values(const std::string& name) const {
+    const Tensor& t = tensors.at(name);
+    std::vector<double> x(t.bytes.size() / format_of(t.type).bytes);
+    load_all(t.type, t.bytes.data(), x);
+    return x;
+  }
+  void add(const std::string& name, Dtype type, std::vector<std::int64_t> shape, const std::vector<double>& data) {
+    Tensor tensor{static_cast<StoredType>(type), type, std::move(shape), std::vector<std::byte>(data.size() * format_of(type).bytes)};
+    store_all(type, data, tensor.bytes.data());
+    tensors[name] = std::move(tensor);
+  }
+  void add_integers(const std::string& name, const std::vector<std::int64_t>& data) {
+    Tensor tensor{StoredType::i64, Dtype::f64, {static_cast<std::int64_t>(data.size())}, std::vector<std::byte>(data.size() * 8)};
+    std::memcpy(tensor.bytes.data(), data.data(), tensor.bytes.size());
+    tensors[name] = std::move(tensor);
+  }
+  /// Sets one element of a tensor.
+  void set(const std::string& name, std::size_t at, double value) {
+    std::vector<double> x = values(name);
+    x[at] = value;
+    add(name, tensors.at(name).type, tensors.at(name).shape, x);
+  }
+
+  diagnose::Diagnosis diagnose() const {
+    const std::string path = testing::TempDir() + "attest_capture_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + ".safetensors";
+    std::vector<StoredTensor> list;
+    for (const auto& [name, t] : tensors) list.push_back({name, t.stored, t.shape, t.bytes});
+    write_safetensors(path, list, metadata);
+    const diagnose::Diagnosis diagnosis = diagnose::diagnose_capture(path);
+    std::filesystem::remove(path);
+    return diagnosis;
+  }
+
+  struct Tensor {
+    StoredType stored;
+    Dtype type;
+    std::vector<std::int64_t> shape;
+    std::vector<std::byte> bytes;
+  };
+  std::map<std::string, Tensor> tensors;
+  Metadata metadata;
+
+ private:
+  std::vector<std::int64_t> shape_of(TensorId id) const {
+    const Extents e = extents_of(problem_, id);
+    if (problem_.layout == Layout::thd) return {e.rows, e.heads, e.width};
+    if (problem_.layout == Layout::bhsd) return {e.batch, e.heads, e.rows, e.width};
+    return {e.batch, e.rows, e.heads, e.width};
+  }
+
+  Problem problem_;
+};
+
+bool says(const diagnose::Diagnosis& diagnosis, const std::string& stage, const std::string& words) {
+  for (const auto& line : diagnosis.lines) {
+    if (line.stage == stage && (line.what + line.fix).find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+#define EXPECT_SAYS(diagnosis, stage, words) EXPECT_TRUE(says(diagnosis, stage, words)) << diagnose::print(diagnosis)
+
+TEST(DiagnoseCapture, FindsNothingWrongInCorrectCalls) {
+  for (const char* text : {"dtype=f16 heads=4/2 dim=16 q=20,33 k=41,49 qrows=36 krows=50 causal=bottom-right", "layout=thd heads=2 dim=16 q=20,33 k=41,49",
+                           "dtype=bf16 layout=bhsd pad=left heads=2 dim=16 q=20,33 k=41,49"}) {
+    CaptureFile file(text);
+    if (std::string(text).find("left") != std::string::npos) file.metadata["pad"] = "left";
+    const diagnose::Diagnosis found = file.diagnose();
+    EXPECT_FALSE(found.wrong) << diagnose::print(found);
+    EXPECT_SAYS(found, "values", "as the contract has them");
+    EXPECT_SAYS(found, "nan", "all outputs are finite");
+    EXPECT_SAYS(found, "offsets", "hold");
+    EXPECT_SAYS(found, "bound", "may be off by up to");
+  }
+}
+
+TEST(DiagnoseCapture, NamesTheMistakeBehindWrongValues) {
+  const diagnose::Diagnosis found = CaptureFile("dtype=f16 heads=2 dim=16 q=20,33 k=41,49 causal=bottom-right", Fault{"causal-top-left", 0, 0, testing_support::Where::both}).diagnose();
+  EXPECT_TRUE(found.wrong);
+  EXPECT_SAYS(found, "values", "attention with causal top-left; you asked for bottom-right");
+  EXPECT_NE(diagnose::json(found).find("\"wrong\": true"), std::string::npos);
+}
+
+TEST(DiagnoseCapture, SaysWhatIsWrongWithOffsets) {
+  const auto with = [](const std::vector<std::int64_t>& cu) {
+    CaptureFile file("layout=thd heads=2 dim=8 q=20,33 k=41,49");
+    file.add_integers("cu_k", cu);
+    return file.diagnose();
+  };
+  EXPECT_SAYS(with({0, 50, 41, 90}), "offsets", "falls at 2: 41 after 50");
+  EXPECT_SAYS(with({1, 42, 91}), "offsets", "one too large: count from 0");
+  EXPECT_SAYS(with({0, -3, 90}), "offsets", "below 0");
+  EXPECT_SAYS(with({0, 41, 91}), "offsets", "the last offset is one too large");
+  EXPECT_SAYS(with({0, 41, 89}), "offsets", "one too small?");
+  EXPECT_SAYS(with({41, 49}), "offsets", "holds lengths, not offsets");
+  CaptureFile padded("heads=2 dim=8 q=20,33 k=41,49");
+  padded.add_integers("seq_k", {0, 20, 49});
+  EXPECT_SAYS(padded.diagnose(), "offsets", "holds offsets, not lengths");
+  padded.add_integers("seq_k", {41, 49});
+  padded.metadata["max_k"] = "48";
+  EXPECT_SAYS(padded.diagnose(), "offsets", "max_k is 48, the longest sequence has 49");
+}
+
+TEST(DiagnoseCapture, SaysWhatIsWrongWithTheCall) {
+  CaptureFile file("heads=2 dim=8 q=20 k=30");
+  file.metadata["layout"] = "bhsd";
+  EXPECT_SAYS(file.diagnose(), "contract", "the shapes fit layout=bshd");
+  CaptureFile types("heads=2 dim=8 q=20 k=30");
+  types.add("v", Dtype::bf16, types.tensors["v"].shape, types.values("v"));
+  EXPECT_SAYS(types.diagnose(), "contract", "have one type");
+  CaptureFile scale("heads=2 dim=16 q=20 k=30");
+  scale.metadata["scale"] = "0.0625";
+  EXPECT_SAYS(scale.diagnose(), "scale", "this is 1/D");
+}
+
+TEST(DiagnoseCapture, CountsRowsThatSeeNothing) {
+  const diagnose::Diagnosis found = CaptureFile("heads=2 dim=8 q=30 k=20 causal=bottom-right direction=forward").diagnose();
+  EXPECT_SAYS(found, "coverage", "20 of 60 rows see no key, from [b=0 h=0 i=0] to [b=0 h=1 i=9]: causal bottom-right with Sq > Sk");
+}
+
+TEST(DiagnoseCapture, TracesNanToItsCause) {
+  CaptureFile visible("heads=1 dim=8 q=20 k=30 direction=forward");
+  visible.set("k", 5 * 8, kNan);
+  visible.set("o", 3, kNan);
+  EXPECT_SAYS(visible.diagnose(), "nan", "visible key [b=0 h=0 i=5] has NaN or infinity in k");
+  CaptureFile hidden("heads=1 dim=8 q=20 k=30 causal=top-left direction=forward");
+  hidden.set("v", 25 * 8 + 3, kNan);
+  hidden.set("o", 3, kNan);
+  EXPECT_SAYS(hidden.diagnose(), "nan", "0 * NaN from a key that the mask hides, [b=0 h=0 i=25]");
+  EXPECT_SAYS(hidden.diagnose(), "non-finite", "0 visible, 1 hidden by the mask");
+  CaptureFile empty("heads=1 dim=8 q=20 k=10 causal=bottom-right direction=forward");
+  empty.set("o", 3, kNan);
+  EXPECT_SAYS(empty.diagnose(), "nan", "a row that sees no key: 0 / 0");
+  CaptureFile large("dtype=f16 heads=1 dim=8 q=20 k=30 direction=forward");
+  large.metadata["scale"] = "40";
+  large.set("o", 3, kNan);
+  EXPECT_SAYS(large.diagnose(), "nan", "where the maximum is not subtracted");
+  CaptureFile unwritten("dtype=f16 heads=1 dim=8 q=20 k=30 direction=forward");
+  std::fill_n(unwritten.tensors["o"].bytes.begin() + 16, 16, std::byte{0xFF});
+  EXPECT_SAYS(unwritten.diagnose(), "nan", "unwritten memory");
+  CaptureFile gradient("heads=1 dim=8 q=20 k=30");
+  gradient.set("do", 0, kNan);
+  gradient.set("dv", 0, kNan);
+  EXPECT_SAYS(gradient.diagnose(), "nan", "q or dO of a query that sees the key");
+  CaptureFile overflow("dtype=f16 heads=1 dim=8 q=20 k=30");
+  overflow.set("dv", 0, 1e9);
+  EXPECT_SAYS(overflow.diagnose(), "nan", "overflow of f16 or of a partial sum");
+}
+
+TEST(DiagnoseCapture, LocatesTheTile) {
+  CaptureFile file("heads=1 dim=8 q=100 k=100 direction=forward");
+  std::vector<double> o = file.values("o");
+  for (std::size_t n = 64 * 8; n < o.size(); ++n) o[n] += 0.5;
+  file.add("o", Dtype::f32, {1, 100, 1, 8}, o);
+  EXPECT_SAYS(file.diagnose(), "where", "the errors fill tile 1 of 64");
+  for (std::size_t n = 32 * 8; n < 64 * 8; ++n) o[n] += 0.5;
+  file.add("o", Dtype::f32, {1, 100, 1, 8}, o);
+  EXPECT_SAYS(file.diagnose(), "where", "the errors start at 32, a multiple of 32");
+}
+
+TEST(DiagnoseCapture, RefusesWhatIsNoCapture) {
+  const std::string path = testing::TempDir() + "attest_no_capture.safetensors";
+  std::ofstream(path) << "not a capture at all";
+  EXPECT_THROW(diagnose::diagnose_capture(path), InvalidRequest);
+  std::ofstream(path).close();
+  EXPECT_THROW(diagnose::diagnose_capture(path), InvalidRequest);
+  EXPECT_THROW(diagnose::diagnose_capture(testing::TempDir()), InvalidRequest);
+  std::filesystem::remove(path);
+  EXPECT_THROW(diagnose::diagnose_capture(path), InvalidRequest);
+  CaptureFile file("heads=2 dim=8 q=20 k=30");
+  file.metadata["causal"] = "sometimes";
+  EXPECT_THROW(file.diagnose(), InvalidRequest);
+  file.metadata["causal"] = "none";
+  file.tensors.erase("v");
+  EXPECT_THROW(file.diagnose(), InvalidRequest);
+}
+
+}  // namespace
+}  // namespace attest
