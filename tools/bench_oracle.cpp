@@ -9,8 +9,10 @@
 #include <Eigen/Core>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <random>
 
+#include "reference/oracle/bound.h"
 #include "reference/oracle/exact.h"
 #include "tests/support/peak_memory.h"
 
@@ -21,6 +23,9 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 constexpr std::int64_t kGemmSize = 2048;
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of all threads: what other processes do does not count.
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // One product of 2048 x 2048 matrices, its columns split over the threads; returns operations per second.
 double gemm_rate() {
@@ -79,6 +84,48 @@ BENCHMARK(exact)
     ->Args({2048, 4, 128, static_cast<int>(Direction::both)})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
+
+// The oracle alone and with the bounds, in turn: `ratio` is what both cost over the oracle, in CPU time of all threads. Args: S, heads, D, det.
+void bounds(benchmark::State& state) {
+  const Problem problem = make_problem(state.range(0), state.range(1), state.range(2), Direction::both);
+  const Inputs inputs = make_inputs(problem);
+  const NumericsProfile profile = make_profile(numerics_preset("hopper-f16"), problem);
+  const BoundMode mode = state.range(3) != 0 ? BoundMode::det : BoundMode::gen;
+  double oracle = 0, both = 0;
+  for (auto _ : state) {
+    const double begin = cpu_seconds();
+    benchmark::DoNotOptimize(exact_attention(problem, inputs));
+    const double middle = cpu_seconds();
+    benchmark::DoNotOptimize(exact_attention_with_bounds(problem, inputs, profile, mode));
+    const double spent = cpu_seconds() - middle;
+    state.SetIterationTime(spent);
+    oracle += middle - begin;
+    both += spent;
+  }
+  state.counters["ratio"] = both / oracle;
+}
+BENCHMARK(bounds)
+    ->ArgNames({"S", "H", "D", "det"})
+    ->Args({2048, 2, 64, 0})
+    ->Args({2048, 2, 128, 0})
+    ->Args({2048, 2, 256, 0})
+    ->Args({2048, 2, 128, 1})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
+// Peak of resident memory above the results of the oracle with its bounds, in MiB. Args: S, D.
+void bounds_memory(benchmark::State& state) {
+  const Problem problem = make_problem(state.range(0), 1, state.range(1), Direction::both);
+  const Inputs inputs = make_inputs(problem);
+  const NumericsProfile profile = make_profile(numerics_preset("hopper-f16"), problem);
+  const double outputs = 2 * 8.0 * static_cast<double>(state.range(0) * (4 * state.range(1) + 1));
+  for (auto _ : state) {
+    const std::int64_t peak = peak_memory_of(
+        [&] { benchmark::DoNotOptimize(exact_attention_with_bounds(problem, inputs, profile, BoundMode::gen)); });
+    state.counters["extra_mib"] = (static_cast<double>(peak) - outputs) / 1048576;
+  }
+}
+BENCHMARK(bounds_memory)->ArgNames({"S", "D"})->Args({4096, 64})->Args({8192, 64})->Iterations(1)->Unit(benchmark::kSecond);
 
 // Peak of resident memory above the outputs, in MiB. Args: S, D.
 void exact_memory(benchmark::State& state) {

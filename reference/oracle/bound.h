@@ -19,6 +19,16 @@ namespace attest {
 /// captured: gen with 6 standard deviations and rounding of P that may be common to a row, for real data.
 enum class BoundMode : std::uint8_t { gen, det, captured };
 
+/// Where a fault could hide: keys whose loss would stay within the bounds (docs/numerics.md, "Coverage"). A key counts once
+/// for each key/value head that sees it; an edge once for each row whose visible keys end before the keys do.
+struct Coverage {
+  std::int64_t keys = 0, uncovered_keys = 0;
+  std::int64_t tile_edges = 0, uncovered_tile_edges = 0;  // of these keys, the first and last of 64
+  std::int64_t mask_edges = 0, uncovered_mask_edges = 0;
+  std::int64_t rows = 0, uncovered_rows = 0;  // no key of an uncovered row would be missed; none counted without a forward
+  void add(const Coverage& other);
+};
+
 /// Shapes as in Exact. Infinity where no bound can be stated: rows with a NaN or infinite result, and those whose
 /// scores are so large that the declared arithmetic decides nothing about them (docs/numerics.md, "Trust").
 struct Bounds {
@@ -29,6 +39,7 @@ struct Bounds {
   Values dv;                     // [tokens_k, Hkv, Dv]
   Operand<double> d_bias;        // [B|1, Hq|1, Sq|1, Sk|1] as the bias; empty unless asked for
   std::int64_t unspecified = 0;  // how many of all these are infinite
+  Coverage coverage;
   double deviations = 0;         // standard deviations that the bounds are worth: 4, captured 6; 0: worst cases (det)
 };
 

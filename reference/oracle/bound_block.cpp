@@ -111,6 +111,35 @@ typename BlockSweep<Rule>::RowState BlockSweep<Rule>::start_row(const RowBlock& 
   return state;
 }
 
+// A lost key lowers LSE by -ln(1 - p) > p: seen for certain where that is over twice the bound. (The other half may be the
+// kernel's own error.)
+template <typename Rule>
+void BlockSweep<Rule>::cover(std::int64_t r, const RowState& state, GroupSums<Real>& sums) {
+  const std::int64_t count = keys_.last - keys_.first;
+  const Real least = problem_.wants_forward() && state.errors.trusted ? Real(2 * state.errors.lse) : Real(2);
+  std::int64_t first = -1, last = -1;
+  bool any = false;
+  for (std::int64_t j = 0; j < count; ++j) {
+    if (shown_(r, j) == 0) continue;
+    const bool covered = p_(r, j) > least;
+    any |= covered;
+    sums.seen[static_cast<std::size_t>(keys_.first + j)] = 1;
+    sums.covered[static_cast<std::size_t>(keys_.first + j)] |= covered;
+    if (first < 0) first = j;
+    last = j;
+  }
+  if (!problem_.wants_forward()) return;
+  Coverage& coverage = sums.coverage;
+  ++coverage.rows;
+  coverage.uncovered_rows += !any;
+  const auto count_edge = [&](std::int64_t edge, bool cut) {
+    coverage.mask_edges += cut;
+    coverage.uncovered_mask_edges += cut && !(p_(r, edge) > least);
+  };
+  count_edge(first, keys_.first + first > 0);
+  count_edge(last, keys_.first + last < group_->seq_k - 1);
+}
+
 template <typename Rule>
 void BlockSweep<Rule>::run_block(const RowBlock& block, GroupSums<Real>& sums) {
   group_ = sums.group;
@@ -124,6 +153,9 @@ void BlockSweep<Rule>::run_block(const RowBlock& block, GroupSums<Real>& sums) {
     for (RealMatrix<Real>& weights : weight_) row_of(weights, r).setZero();
   }
   finish_forward(block, rows);
+  for (std::int64_t r = 0; r < block.count; ++r) {
+    if (!rows[static_cast<std::size_t>(r)].empty) cover(r, rows[static_cast<std::size_t>(r)], sums);
+  }
   if (rules_.backward) backward_rows(block, rows, sums);
 }
 

@@ -23,7 +23,7 @@ class BlockSweep {
         out_(out) {}
 
   void run_block(const RowBlock& block, GroupSums<Real>& sums);
-  void finish_group(const GroupSums<Real>& sums);
+  void finish_group(GroupSums<Real>& sums);
 
  private:
   struct RowState {
@@ -37,6 +37,7 @@ class BlockSweep {
     return {matrix.row(r).data(), keys_.last - keys_.first};
   }
   void products(const RowBlock& block);
+  void cover(std::int64_t r, const RowState& state, GroupSums<Real>& sums);
   RowState start_row(const RowBlock& block, std::int64_t r);
   void finish_forward(const RowBlock& block, std::vector<RowState>& rows);
   void finish_row(const RowBlock& block, std::int64_t r, RowState& state);

@@ -117,7 +117,7 @@ void BlockSweep<Rule>::finish_dq(const RowBlock& block, const std::vector<RowSta
 }
 
 template <typename Rule>
-void BlockSweep<Rule>::finish_group(const GroupSums<Real>& sums) {
+void BlockSweep<Rule>::finish_group(GroupSums<Real>& sums) {
   const NumericsProfile& n = rules_.profile;
   const Group<Real>& group = *sums.group;
   const std::int64_t extra = 2 * n.key_tiles(group.seq_k);
@@ -138,13 +138,15 @@ void BlockSweep<Rule>::finish_group(const GroupSums<Real>& sums) {
       const double unit = rules_.grad_unit * units_.q * std::abs(scores_.scale());
       const double bound = bound_of(static_cast<double>(sums.dk(j, c)), unit, std::abs(dk), 0) +
                            unit * std::abs(static_cast<double>(sums.common_dk(j, c)));
-      out_.bounds.dk.at(token, group.head_kv, c) = last_rounding(bound, dk);
+      const double limit = out_.bounds.dk.at(token, group.head_kv, c) = last_rounding(bound, dk);
+      sums.covered[static_cast<std::size_t>(j)] |= sums.trusted[static_cast<std::size_t>(j)] != 0 && std::abs(dk) > 2 * limit;
     }
     const double flushed = sums.mass[j] > 0 ? static_cast<double>(sums.flushed[j] / sums.mass[j]) : 1;
     for (std::int64_t c = 0; c < rules_.dim_v; ++c) {
       const double dv = exact_.dv.at(token, group.head_kv, c);
       const double bound = bound_of(static_cast<double>(sums.dv(j, c)), units_.d_o, std::abs(dv), flushed);
-      out_.bounds.dv.at(token, group.head_kv, c) = last_rounding(bound, dv);
+      const double limit = out_.bounds.dv.at(token, group.head_kv, c) = last_rounding(bound, dv);
+      sums.covered[static_cast<std::size_t>(j)] |= sums.trusted[static_cast<std::size_t>(j)] != 0 && std::abs(dv) > 2 * limit;
     }
   }
 }
@@ -152,8 +154,8 @@ void BlockSweep<Rule>::finish_group(const GroupSums<Real>& sums) {
 template void BlockSweep<GenRow<float>>::backward_rows(const RowBlock&, std::vector<RowState>&, GroupSums<float>&);
 template void BlockSweep<GenRow<double>>::backward_rows(const RowBlock&, std::vector<RowState>&, GroupSums<double>&);
 template void BlockSweep<DetRow>::backward_rows(const RowBlock&, std::vector<RowState>&, GroupSums<double>&);
-template void BlockSweep<GenRow<float>>::finish_group(const GroupSums<float>&);
-template void BlockSweep<GenRow<double>>::finish_group(const GroupSums<double>&);
-template void BlockSweep<DetRow>::finish_group(const GroupSums<double>&);
+template void BlockSweep<GenRow<float>>::finish_group(GroupSums<float>&);
+template void BlockSweep<GenRow<double>>::finish_group(GroupSums<double>&);
+template void BlockSweep<DetRow>::finish_group(GroupSums<double>&);
 
 }  // namespace attest

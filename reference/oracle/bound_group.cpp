@@ -60,8 +60,9 @@ std::vector<GroupSums<Real>> make_sums(const Problem& problem, const std::vector
         sums.mass.setZero(group.seq_k);
         sums.flushed.setZero(group.seq_k);
         sums.trusted.assign(static_cast<std::size_t>(group.seq_k), 1);
-        sums.seen.assign(static_cast<std::size_t>(group.seq_k), 0);
       }
+      sums.seen.assign(static_cast<std::size_t>(group.seq_k), 0);
+      sums.covered.assign(static_cast<std::size_t>(group.seq_k), 0);
       all.push_back(std::move(sums));
     }
   }
@@ -73,15 +74,19 @@ void join(std::vector<GroupSums<Real>>& all) {
   for (std::size_t n = all.size(); n-- > 1;) {
     if (all[n].group != all[n - 1].group) continue;
     GroupSums<Real>&to = all[n - 1], &from = all[n];
-    to.dk += from.dk;
-    to.dv += from.dv;
-    to.common_dk += from.common_dk;
-    to.mass += from.mass;
-    to.flushed += from.flushed;
-    for (std::size_t j = 0; j < to.trusted.size(); ++j) {
-      to.trusted[j] &= from.trusted[j];
+    to.coverage.add(from.coverage);
+    for (std::size_t j = 0; j < to.seen.size(); ++j) {
       to.seen[j] |= from.seen[j];
+      to.covered[j] |= from.covered[j];
     }
+    if (to.dk.rows() > 0) {
+      to.dk += from.dk;
+      to.dv += from.dv;
+      to.common_dk += from.common_dk;
+      to.mass += from.mass;
+      to.flushed += from.flushed;
+    }
+    for (std::size_t j = 0; j < to.trusted.size(); ++j) to.trusted[j] &= from.trusted[j];
     to.errors.least_weight = std::min(to.errors.least_weight, from.errors.least_weight);
     to.errors.common = std::max(to.errors.common, from.errors.common);
     from.group = nullptr;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/oracle/bound.h"
 #include "reference/oracle/bound_operands.h"
 #include "reference/oracle/bound_row.h"
 #include "reference/oracle/sweep.h"
@@ -41,6 +42,8 @@ struct GroupSums {
   RealRow<Real> mass, flushed;        // [Sk] sum of P, and of the P that may be flushed
   std::vector<std::uint8_t> trusted;  // [Sk]
   std::vector<std::uint8_t> seen;     // [Sk]
+  std::vector<std::uint8_t> covered;  // [Sk] losing the key would show in LSE, dk or dv
+  Coverage coverage;                  // edges and rows; keys at the end
   GroupErrors errors;
 };
 

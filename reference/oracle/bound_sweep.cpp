@@ -10,6 +10,7 @@
 namespace attest {
 namespace {
 
+constexpr std::size_t kEdgeTile = 64;
 constexpr double kAlike = 16;  // rows whose o differ by fewer halves of a spacing round alike
 
 SweptBounds make_bounds(const Problem& problem, const Exact& exact) {
@@ -32,6 +33,18 @@ std::int64_t bias_terms(const Problem& problem, const Operand<double>& d_bias) {
   const auto summed = [](std::int64_t own, std::int64_t all) { return own == 1 ? all : 1; };
   return summed(d_bias.extent_b, problem.batch()) * summed(d_bias.extent_h, problem.heads_q) *
          summed(d_bias.extent_q, problem.max_q()) * summed(d_bias.extent_k, problem.max_k());
+}
+
+void count_keys(const std::vector<std::uint8_t>& seen, const std::vector<std::uint8_t>& covered, Coverage& coverage) {
+  for (std::size_t j = 0; j < seen.size(); ++j) {
+    if (seen[j] == 0) continue;
+    const bool edge = j % kEdgeTile == 0 || j % kEdgeTile == kEdgeTile - 1;
+    ++coverage.keys;
+    coverage.tile_edges += edge;
+    if (covered[j] != 0) continue;
+    ++coverage.uncovered_keys;
+    coverage.uncovered_tile_edges += edge;
+  }
 }
 
 // Where the rows of a head have nearly the same o, as with values of one sign, its roundings are the same too, and so is
@@ -71,6 +84,17 @@ std::vector<double> common_error_of_d(const Problem& problem, const Inputs& inpu
 
 }  // namespace
 
+void Coverage::add(const Coverage& other) {
+  keys += other.keys;
+  uncovered_keys += other.uncovered_keys;
+  tile_edges += other.tile_edges;
+  uncovered_tile_edges += other.uncovered_tile_edges;
+  mask_edges += other.mask_edges;
+  uncovered_mask_edges += other.uncovered_mask_edges;
+  rows += other.rows;
+  uncovered_rows += other.uncovered_rows;
+}
+
 template <typename Rule>
 SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Scores& scores, const Exact& exact,
                          const NumericsProfile& profile, double lambda, CommonErrors common) {
@@ -109,12 +133,15 @@ SweptBounds sweep_bounds(const Problem& problem, const Inputs& inputs, const Sco
       for (const RowBlock& block : all[n].blocks) sweep.run_block(block, all[n]);
     }
   }
-  if (!backward) return out;
   join(all);
   BlockSweep<Rule> sweep(problem, inputs, scores, exact, rules, units, out);
-  for (const GroupSums<Real>& sums : all) {
-    if (sums.group != nullptr) sweep.finish_group(sums);
+  for (GroupSums<Real>& sums : all) {
+    if (sums.group == nullptr) continue;
+    if (backward) sweep.finish_group(sums);
+    count_keys(sums.seen, sums.covered, sums.coverage);
+    out.bounds.coverage.add(sums.coverage);
   }
+  if (!backward) return out;
   for (std::size_t n = 0; n < out.bounds.d_bias.data.size(); ++n) {
     double& bound = out.bounds.d_bias.data[n];
     const double u = profile.u;

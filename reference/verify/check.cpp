@@ -136,6 +136,10 @@ void decide(const KernelRun& run, Verdict& verdict) {
   if (const std::string powerless = powerless_direction(verdict); !powerless.empty()) {
     verdict.reason = fmt::format("an all-zero {} would pass: the bounds are larger than the values", powerless);
   }
+  if (2 * verdict.coverage.uncovered_rows > verdict.coverage.rows) {
+    verdict.reason = fmt::format("in {} of {} rows any key could be lost within the bound of lse",
+                                 verdict.coverage.uncovered_rows, verdict.coverage.rows);
+  }
   if (!verdict.reason.empty()) verdict.state = State::untrusted;
 }
 
@@ -192,6 +196,7 @@ Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& 
   KernelRun run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
   verdict.findings = run.findings;
   if (run.judgeable()) {
+    verdict.coverage = prepared.truth.bounds.coverage;
     verdict.tensors = judge_outputs(prepared.problem, prepared.truth, run.outputs);
     try {
       run_checks(kernel, prepared, run, memory, options, verdict);

@@ -101,6 +101,11 @@ std::string describe(const Verdict& verdict) {
                         print_place(tensor.worst), tensor.want, tensor.got, tensor.diff(), tensor.bound, tensor.score);
     if (!tensor.parts.empty()) text += fmt::format("  {:<8} of the bound, alone:{}\n", "", parts_text(tensor.parts));
   }
+  const Coverage& c = verdict.coverage;
+  if (c.uncovered_keys + c.uncovered_mask_edges > 0) {
+    text += fmt::format("  {:<8} {} of {} keys ({} of {} at tile edges) and {} of {} mask edges could be lost unseen\n", "coverage",
+                        c.uncovered_keys, c.keys, c.uncovered_tile_edges, c.tile_edges, c.uncovered_mask_edges, c.mask_edges);
+  }
   return text;
 }
 
@@ -113,6 +118,10 @@ std::string json_line(const Verdict& verdict) {
                          {"seconds", verdict.seconds}};
   if (!verdict.reason.empty()) line["reason"] = verdict.reason;
   if (!verdict.kind.empty()) line["kind"] = verdict.kind;
+  const Coverage& c = verdict.coverage;
+  line["coverage"] = {{"keys", c.keys}, {"uncovered_keys", c.uncovered_keys}, {"tile_edges", c.tile_edges},
+                      {"uncovered_tile_edges", c.uncovered_tile_edges}, {"mask_edges", c.mask_edges},
+                      {"uncovered_mask_edges", c.uncovered_mask_edges}, {"rows", c.rows}, {"uncovered_rows", c.uncovered_rows}};
   line["tensors"] = nlohmann::json::array();
   for (const TensorVerdict& tensor : verdict.tensors) line["tensors"].push_back(tensor_json(tensor));
   line["findings"] = nlohmann::json::array();

@@ -69,6 +69,7 @@ struct Verdict {
   std::vector<CheckRecord> checks;
   std::string reason;  // of unsupported, untrusted and error
   std::string kind;    // of error: a FailureKind
+  Coverage coverage;   // where a fault could hide on this case
   double seconds = 0;
 
   /// The largest score over the tensors.
