@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "reference/models/builtin_kernels.h"
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
@@ -165,6 +168,49 @@ TEST(Summary, AnEmptyRunIsNotAPass) {
   verdict.state = State::untrusted;
   summary.add(verdict);
   EXPECT_EQ(summary.exit_code(), 1);
+}
+
+constexpr const char* kPagedCase = "dtype=bf16 layout=thd heads=4/2 q=9,0,2 k=50,3,130 page=16 direction=forward";
+
+TEST(Check, PagedKeysAreFoundThroughTheTable) {
+  const auto memory = make_host_memory();
+  int ran = 0;
+  for (const attest_kernel* table : builtin_cpu_kernels()) {
+    const Kernel kernel(table);
+    if (!kernel.why_unsupported(parse_case(kPagedCase)).empty()) continue;
+    const Verdict verdict = check(kernel, parse_case(kPagedCase), *memory);
+    EXPECT_EQ(verdict.state, State::pass) << describe(verdict);
+    ++ran;
+  }
+  EXPECT_GT(ran, 1);
+}
+
+/// `flash`, which takes the pages of the pool in their order.
+std::int32_t forward_without_table(const attest_call* call) {
+  const attest_problem& problem = *call->problem;
+  std::vector<std::int32_t> in_order(static_cast<std::size_t>(problem.batch * call->page_table_stride));
+  for (std::size_t at = 0; at < in_order.size(); ++at) {
+    in_order[at] = static_cast<std::int32_t>(static_cast<std::int64_t>(at) % problem.pages);
+  }
+  attest_call changed = *call;
+  changed.page_table = in_order.data();
+  for (const attest_kernel* table : builtin_cpu_kernels()) {
+    if (std::string(table->name) == "flash") return table->forward(&changed);
+  }
+  return ATTEST_FAILED;
+}
+
+TEST(Check, AKernelThatIgnoresThePageTableFails) {
+  const auto memory = make_host_memory();
+  for (const attest_kernel* table : builtin_cpu_kernels()) {
+    if (std::string(table->name) != "flash") continue;
+    attest_kernel wrong = *table;
+    wrong.name = "no-page-table";
+    wrong.forward = forward_without_table;
+    const Verdict verdict = check(Kernel(&wrong), parse_case(kPagedCase), *memory);
+    EXPECT_EQ(verdict.state, State::fail);
+    EXPECT_GT(tensor(verdict, "o").wrong, 0);
+  }
 }
 
 }  // namespace

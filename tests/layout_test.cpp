@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 namespace attest {
 namespace {
@@ -122,6 +123,50 @@ TEST(Layout, ContiguousTensorsAreCoveredExactly) {
       EXPECT_EQ(*seen.begin(), 0);
       EXPECT_EQ(*seen.rbegin(), storage_elements(problem, id) - 1);
     }
+  }
+}
+
+Problem paged(Layout layout) {
+  Problem problem = ragged(layout);
+  problem.direction = Direction::forward;
+  problem.page_size = 2;
+  return problem;
+}
+
+TEST(Pages, PoolHoldsThePagesOfEverySequenceAndSomeMore) {
+  const Problem problem = paged(Layout::bshd);  // 5, 2 and 4 keys: 3 + 1 + 2 pages of 2
+  EXPECT_EQ(pages_in_pool(problem), 8);
+  EXPECT_EQ(pages_in_row(problem), 3);
+  for (const Layout layout : {Layout::bshd, Layout::bhsd, Layout::thd}) {
+    expect_extents(paged(layout), TensorId::k, {8, 2, 2, 8});
+    expect_extents(paged(layout), TensorId::v, {8, 2, 2, 4});
+  }
+  EXPECT_EQ(strides_of(paged(Layout::bshd), TensorId::k), (Strides{32, 16, 8}));
+  EXPECT_EQ(strides_of(paged(Layout::bhsd), TensorId::k), (Strides{32, 8, 16}));
+  EXPECT_EQ(strides_of(paged(Layout::thd), TensorId::k), (Strides{32, 16, 8}));
+  EXPECT_FALSE(is_paged(problem, TensorId::q));
+}
+
+TEST(Pages, NoPageHasTwoOwnersAndTokensFollowTheTable) {
+  const Problem problem = paged(Layout::bhsd);
+  const std::vector<std::int64_t> table = page_table(problem);
+  ASSERT_EQ(table.size(), 9u);
+  std::set<std::int64_t> used;
+  for (std::int64_t b = 0; b < 3; ++b) {
+    const std::int64_t length = problem.seq_k[static_cast<std::size_t>(b)];
+    for (std::int64_t j = 0; j < length; ++j) {
+      const std::int64_t page = table[static_cast<std::size_t>(b * 3 + j / 2)];
+      EXPECT_GE(page, 0);
+      EXPECT_LT(page, 8);
+      used.insert(page);
+      EXPECT_EQ(offset_of(problem, TensorId::k, b, j, 1), page * 32 + j % 2 * 8 + 16);
+    }
+  }
+  EXPECT_EQ(used.size(), 6u);
+  // Past the last page of a sequence stands a page of the pool that holds no token.
+  for (const std::int64_t unused : {table[4], table[5], table[8]}) {
+    EXPECT_EQ(used.count(unused), 0u);
+    EXPECT_LT(unused, 8);
   }
 }
 

@@ -45,6 +45,20 @@ std::string why_invalid_lengths(const char* name, const std::int64_t* lengths, c
   return {};
 }
 
+std::string why_invalid_pages(const attest_call& call) {
+  const attest_problem& problem = *call.problem;
+  if (call.page_table == nullptr) return "page_table: missing";
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const std::int64_t pages = (problem.seq_k[b] + problem.page_size - 1) / problem.page_size;
+    if (pages > call.page_table_stride) return "page_table: too few numbers for sequence " + std::to_string(b);
+    for (std::int64_t c = 0; c < pages; ++c) {
+      const std::int32_t page = call.page_table[b * call.page_table_stride + c];
+      if (page < 0 || page >= problem.pages) return "page_table: names no page in sequence " + std::to_string(b);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string why_invalid(const attest_problem& problem) {
@@ -62,6 +76,8 @@ std::string why_invalid(const attest_problem& problem) {
   if (problem.has_dropout && !(problem.dropout_p >= 0 && problem.dropout_p < 1)) return "dropout_p: not in [0, 1)";
   if (problem.has_window && (problem.window_left < -1 || problem.window_right < -1)) return "window: below -1";
   if (problem.has_block_mask && (problem.block_rows < 1 || problem.block_cols < 1)) return "block mask: empty tiles";
+  if (problem.page_size < 0) return "page_size: negative";
+  if (problem.page_size > 0 && (problem.directions & ATTEST_BACKWARD) != 0) return "page_size: forward only";
   std::string why = why_invalid_lengths("seq_q", problem.seq_q, problem, problem.max_q, problem.rows_q);
   if (why.empty()) why = why_invalid_lengths("seq_k", problem.seq_k, problem, problem.max_k, problem.rows_k);
   return why;
@@ -80,6 +96,9 @@ std::string why_invalid(const attest_call& call, std::int32_t direction) {
     std::string why = why_invalid_offsets("cu_q", call.cu_q, call.seq_q, problem.batch, problem.rows_q);
     if (why.empty()) why = why_invalid_offsets("cu_k", call.cu_k, call.seq_k, problem.batch, problem.rows_k);
     if (!why.empty()) return why;
+  }
+  if (problem.page_size > 0) {
+    if (std::string why = why_invalid_pages(call); !why.empty()) return why;
   }
   if (problem.has_alibi && call.alibi_slopes == nullptr) return "alibi_slopes: missing";
   const bool backward = direction == ATTEST_BACKWARD;
@@ -132,6 +151,10 @@ double CallView::added(std::int64_t b, std::int64_t h, std::int64_t i, std::int6
 std::int64_t CallView::element(const attest_tensor& tensor, Side side, std::int64_t b, std::int64_t head,
                                std::int64_t i) const {
   const bool query = side == Side::query;
+  if (!query && problem_.page_size > 0) {
+    const std::int64_t page = call_.page_table[b * call_.page_table_stride + i / problem_.page_size];
+    return page * tensor.stride_batch + i % problem_.page_size * tensor.stride_seq + head * tensor.stride_head;
+  }
   if (problem_.layout == ATTEST_THD) {
     const std::int64_t token = (query ? call_.cu_q : call_.cu_k)[b] + i;
     return token * tensor.stride_seq + head * tensor.stride_head;

@@ -87,6 +87,8 @@ typedef struct attest_problem {
   double dropout_p;     /* in [0, 1) */
   uint64_t dropout_seed;
   uint64_t dropout_offset;
+  int64_t page_size;    /* tokens of a page; 0: k and v are not paged. Forward only */
+  int64_t pages;        /* pages in k and in v */
 } attest_problem;
 
 /* A tensor of rows (tokens), heads and width; innermost stride 1, strides in elements, `data` null where the call
@@ -94,6 +96,9 @@ typedef struct attest_problem {
  *   padded: data[b * stride_batch + r * stride_seq + h * stride_head + c]
  *           token i of a sequence of length S is row i (pad_side right) or rows - S + i (left)
  *   packed: data[(cu[b] + i) * stride_seq + h * stride_head + c]
+ * and in k and v where page_size is not 0, token j of sequence b, whatever layout and pad_side are:
+ *   paged:  data[page * stride_batch + (j % page_size) * stride_seq + h * stride_head + c]
+ *           page = page_table[b * page_table_stride + j / page_size]
  * Offsets may pass 2^31. Strides of inputs may be 0. */
 typedef struct attest_tensor {
   void* data;
@@ -140,6 +145,9 @@ typedef struct attest_call {
   void* stream;              /* cudaStream_t for device kernels, else null */
   char* message;             /* room for a zero-terminated text, filled unless the status is ATTEST_OK */
   size_t message_bytes;
+  const int32_t* page_table; /* [B, page_table_stride], at least ceil(max_k / page_size) numbers a row; null where not paged.
+                              * Numbers past the last page of a sequence are to be left alone */
+  int64_t page_table_stride;
 } attest_call;
 
 /* LSE element (b, h, i): with ATTEST_LSE_ROWS it follows the rows of o:

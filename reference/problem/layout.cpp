@@ -2,6 +2,7 @@
 // Extents, strides and element offsets of the tensors of a Problem.
 #include "reference/problem/layout.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace attest {
@@ -15,7 +16,52 @@ std::int64_t length_of(const Problem& problem, TensorId id, std::int64_t b) {
   return (is_query_side(id) ? problem.seq_q : problem.seq_k)[static_cast<std::size_t>(b)];
 }
 
+std::int64_t pages_of(const Problem& problem, std::int64_t length) {
+  return (length + problem.page_size - 1) / problem.page_size;
+}
+
+/// Pages of the sequences before b, in the order of the batch.
+std::int64_t pages_before(const Problem& problem, std::int64_t b) {
+  std::int64_t pages = 0;
+  for (std::int64_t s = 0; s < b; ++s) pages += pages_of(problem, length_of(problem, TensorId::k, s));
+  return pages;
+}
+
+/// The number in the pool of the page that comes `index`-th in the order of the batch: a permutation that leaves
+/// neighbours about 0.6 of the pool apart.
+std::int64_t scattered(std::int64_t index, std::int64_t pool) {
+  std::int64_t step = std::max<std::int64_t>(1, pool * 5 / 8);
+  while (std::gcd(step, pool) != 1) ++step;
+  return (index * step + pool / 2) % pool;
+}
+
 }  // namespace
+
+bool is_paged(const Problem& problem, TensorId id) {
+  return problem.page_size > 0 && (id == TensorId::k || id == TensorId::v);
+}
+
+std::int64_t pages_in_pool(const Problem& problem) {
+  const std::int64_t used = pages_before(problem, problem.batch());
+  return used + used / 4 + 1;
+}
+
+std::int64_t pages_in_row(const Problem& problem) {
+  return std::max<std::int64_t>(1, pages_of(problem, problem.max_k()));
+}
+
+std::vector<std::int64_t> page_table(const Problem& problem) {
+  const std::int64_t pool = pages_in_pool(problem);
+  const std::int64_t columns = pages_in_row(problem);
+  const std::int64_t unused = scattered(pool - 1, pool);
+  std::vector<std::int64_t> table(static_cast<std::size_t>(problem.batch() * columns), unused);
+  std::int64_t index = 0;
+  for (std::int64_t b = 0; b < problem.batch(); ++b) {
+    const std::int64_t pages = pages_of(problem, length_of(problem, TensorId::k, b));
+    for (std::int64_t c = 0; c < pages; ++c) table[static_cast<std::size_t>(b * columns + c)] = scattered(index++, pool);
+  }
+  return table;
+}
 
 bool is_query_side(TensorId id) {
   return id == TensorId::q || id == TensorId::o || id == TensorId::d_o || id == TensorId::dq;
@@ -26,6 +72,12 @@ bool is_output(TensorId id) {
 }
 
 Extents extents_of(const Problem& problem, TensorId id) {
+  if (is_paged(problem, id)) {
+    return {.batch = pages_in_pool(problem),
+            .rows = problem.page_size,
+            .heads = problem.heads_kv,
+            .width = has_value_width(id) ? problem.width_v() : problem.dim};
+  }
   return {.batch = problem.layout == Layout::thd ? 1 : problem.batch(),
           .rows = is_query_side(id) ? problem.rows_q() : problem.rows_k(),
           .heads = is_query_side(id) ? problem.heads_q : problem.heads_kv,
@@ -42,6 +94,7 @@ Strides strides_of(const Problem& problem, TensorId id) {
     case Layout::bhsd:
       return {.batch = extents.rows * token, .seq = extents.width, .head = extents.rows * extents.width};
     case Layout::thd:
+      if (is_paged(problem, id)) return {.batch = extents.rows * token, .seq = token, .head = extents.width};
       break;
   }
   return {.batch = 0, .seq = token, .head = extents.width};
@@ -67,6 +120,11 @@ std::int64_t row_of_token(const Problem& problem, TensorId id, std::int64_t b, s
 
 std::int64_t offset_of(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i, std::int64_t head) {
   const Strides strides = strides_of(problem, id);
+  if (is_paged(problem, id)) {
+    const std::int64_t page =
+        scattered(pages_before(problem, b) + i / problem.page_size, pages_in_pool(problem));
+    return page * strides.batch + i % problem.page_size * strides.seq + head * strides.head;
+  }
   const std::int64_t batch = problem.layout == Layout::thd ? 0 : b * strides.batch;
   return batch + row_of_token(problem, id, b, i) * strides.seq + head * strides.head;
 }

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "reference/problem/problem.h"
 
 namespace attest {
 
-/// Extents of a tensor: `batch` is 1 for packed layouts, whose rows hold all tokens end to end.
+/// Extents of a tensor: `batch` is 1 for packed layouts, whose rows hold all tokens end to end, and the pages of a pool
+/// for paged k and v, whose rows are the tokens of a page.
 struct Extents {
   std::int64_t batch;
   std::int64_t rows;
@@ -26,9 +28,18 @@ std::int64_t storage_elements(const Problem& problem, TensorId id);
 bool is_query_side(TensorId id);  // q o do dq
 bool is_output(TensorId id);      // o dq dk dv
 
-/// Row of token i of sequence b in the tensor: its padded row, or its packed position.
+/// k and v of a problem with pages.
+bool is_paged(const Problem& problem, TensorId id);
+/// Pages of the pool: one for each page_size keys or part of them of each sequence, and some that nobody uses.
+std::int64_t pages_in_pool(const Problem& problem);
+/// Numbers in a row of the page table, at least 1.
+std::int64_t pages_in_row(const Problem& problem);
+/// [B, pages_in_row]: scattered over the pool; numbers past the last page of a sequence name a page that nobody uses.
+std::vector<std::int64_t> page_table(const Problem& problem);
+
+/// Row of token i of sequence b in the tensor: its padded row, or its packed position. Not for paged tensors.
 std::int64_t row_of_token(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i);
-/// Element offset of (b, token i, head, column 0).
+/// Element offset of (b, token i, head, column 0). Paged tensors: one lookup costs O(B), see page_table().
 std::int64_t offset_of(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i, std::int64_t head);
 
 }  // namespace attest

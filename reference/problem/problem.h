@@ -112,6 +112,8 @@ struct Problem {
   std::vector<std::int64_t> seq_k = {128};   // [B]
   std::optional<std::int64_t> extent_q;      // padded: rows of the tensor (default max Sq); packed: tokens (default sum)
   std::optional<std::int64_t> extent_k;
+  // Tokens of a page of k and v; 0: not paged. The pool and its page table are made by layout.h. Forward only.
+  std::int64_t page_size = 0;
 
   std::int64_t heads_q = 1;
   std::int64_t heads_kv = 1;

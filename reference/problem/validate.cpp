@@ -61,6 +61,23 @@ void check_shape(const Problem& p) {
   check_extent(p, "krows", p.rows_k(), p.max_k(), p.total_k());
 }
 
+void check_pages(const Problem& p) {
+  const std::string value = fmt::format("{}", p.page_size);
+  require(p.page_size >= 0 && p.page_size <= kMaxLength, "page", value, fmt::format("0 (not paged) to {}", kMaxLength));
+  if (p.page_size == 0) return;
+  require(!p.wants_backward(), "page", value, "0 unless direction=forward: paged keys have no gradients here");
+  require(!p.extent_k, "krows", fmt::format("{}", p.rows_k()), "none where page is given: k and v are a pool of pages");
+  for (const TensorId id : {TensorId::k, TensorId::v}) {
+    const std::optional<Strides>& given = p.strides[static_cast<std::size_t>(id)];
+    if (!given) continue;
+    const std::string field = fmt::format("strides.{}", name_of(id));
+    require(p.layout != Layout::thd, field.c_str(), fmt::format("{},{}", given->seq, given->head),
+            "none for a pool of pages in the packed layout");
+    require(given->batch > 0 && given->seq > 0, field.c_str(),
+            fmt::format("{},{},{}", given->batch, given->seq, given->head), "pages and tokens of a pool are not shared");
+  }
+}
+
 void check_types(const Problem& p) {
   const auto allowed_with = [&p](Dtype type) {
     return type == Dtype::f32 || type == Dtype::f16 || type == Dtype::bf16 ? p.dtype != Dtype::f64
@@ -178,6 +195,7 @@ void check_fill(const Problem& p) {
 void validate(const Problem& problem) {
   check_lengths(problem);
   check_shape(problem);
+  check_pages(problem);
   check_types(problem);
   check_scores(problem);
   check_masks(problem);

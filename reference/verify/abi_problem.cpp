@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/verify/abi_problem.h"
 
+#include "reference/problem/layout.h"
+
 namespace attest {
 namespace {
 
@@ -77,6 +79,8 @@ AbiProblem::AbiProblem(const Problem& problem) : seq_q_(problem.seq_q), seq_k_(p
   }
   abi_.has_d_lse = problem.d_lse;
   abi_.wants_d_bias = problem.d_bias;
+  abi_.page_size = problem.page_size;
+  abi_.pages = problem.page_size > 0 ? pages_in_pool(problem) : 0;
 }
 
 }  // namespace attest

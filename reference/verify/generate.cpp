@@ -184,6 +184,14 @@ void draw_strides(Problem& p) {
   p.strides[static_cast<std::size_t>(id)] = strides;
 }
 
+/// Last, and only where there is no backward, so that cases without pages stay what they were.
+void draw_pages(Problem& p) {
+  if (p.wants_backward() || !chance(20)) return;
+  p.page_size = one_of<std::int64_t>({16, 32, 64, 128, 256, 1, 48});
+  p.extent_k.reset();
+  for (const TensorId id : {TensorId::k, TensorId::v}) p.strides[static_cast<std::size_t>(id)].reset();
+}
+
 void shorten_to(Problem& p, double most_work) {
   while (forward_work(p) > most_work) {
     for (std::int64_t& length : p.seq_q) length = (length + 1) / 2;
@@ -221,6 +229,7 @@ rc::Gen<Problem> cases(const CaseSpace& space) {
       if (forward_work(exact) <= space.most_work) p = exact;
     }
     draw_strides(p);
+    draw_pages(p);
     validate(p);
     return p;
   });

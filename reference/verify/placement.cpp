@@ -192,6 +192,7 @@ void Placement::place_lengths() {
     cu_q_ = place("cu_q", offsets_q_);
     cu_k_ = place("cu_k", offsets_k_);
   }
+  if (problem_.page_size > 0) page_table_ = place("page table", page_table(problem_));
   seq_q_ = place("seq_q", problem_.seq_q);
   seq_k_ = place("seq_k", problem_.seq_k);
 }
@@ -227,7 +228,8 @@ attest_tensor Placement::tensor_view(TensorId id) const {
   const Buffer* buffer = tensors_[static_cast<std::size_t>(id)];
   if (buffer == nullptr) return {};
   const Strides strides = strides_of(problem_, id);
-  return {buffer->data(), problem_.layout == Layout::thd ? 0 : strides.batch, strides.seq, strides.head};
+  const bool packed = problem_.layout == Layout::thd && !is_paged(problem_, id);
+  return {buffer->data(), packed ? 0 : strides.batch, strides.seq, strides.head};
 }
 
 attest_tensor Placement::lse_view(const Buffer* buffer) const {
@@ -278,6 +280,8 @@ attest_call Placement::call(std::int32_t direction, std::size_t workspace_bytes)
   call.cu_k = lengths(cu_k_);
   call.seq_q = lengths(seq_q_);
   call.seq_k = lengths(seq_k_);
+  call.page_table = lengths(page_table_);
+  call.page_table_stride = page_table_ == nullptr ? 0 : pages_in_row(problem_);
   if (workspace_bytes > 0) {
     Buffer& workspace = add("workspace", workspace_bytes, true);
     workspace_[direction == ATTEST_BACKWARD ? 1 : 0] = &workspace;

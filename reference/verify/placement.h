@@ -97,6 +97,7 @@ class Placement {
   Buffer* slopes_ = nullptr;
   Buffer* cu_q_ = nullptr;
   Buffer* cu_k_ = nullptr;
+  Buffer* page_table_ = nullptr;
   Buffer* seq_q_ = nullptr;
   Buffer* seq_k_ = nullptr;
   Buffer* workspace_[2] = {};  // forward, backward

@@ -22,6 +22,8 @@ static int32_t supports(const attest_problem* p, char* reason, size_t bytes) {
     why = "causal bottom-right or no mask";
   else if (p->has_mask || p->has_block_mask || p->has_bias || p->has_alibi || p->softcap != 0 || p->has_dropout)
     why = "no explicit masks, biases, softcap or dropout";
+  else if (p->page_size > 0)
+    why = "no pages";
   for (int64_t b = 0; !why && b < p->batch; ++b)
     if (p->seq_q[b] != p->rows_q || p->seq_k[b] != p->rows_k) why = "no padding";
   if (why && bytes) snprintf(reason, bytes, "%s", why);
