@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/error.h"
+
 namespace attest::cuda {
 namespace {
 
@@ -59,13 +61,30 @@ std::string refusal_of(const attest_problem& problem) {
   if (!(problem.softcap >= 0) || std::isinf(problem.softcap)) return "softcap must be finite and not negative";
   if (problem.has_dropout && !(problem.dropout_p >= 0 && problem.dropout_p < 1)) return "dropout p must be in [0, 1)";
   if (problem.has_block_mask && (problem.block_rows < 1 || problem.block_cols < 1)) return "block mask tiles are empty";
+  if (problem.page_size < 0) return "page size must not be negative";
+  if (problem.page_size > 0 && (problem.directions & ATTEST_BACKWARD) != 0) return "paged keys are for the forward only";
+  if (problem.page_size > kMaxInt || problem.pages > kMaxInt) return "more than 2^31 - 1 pages or tokens of a page";
   return refuse_lengths(problem);
+}
+
+std::string refusal_of_types(const attest_problem& problem) {
+  const auto stored = [](std::int32_t dtype) { return dtype >= ATTEST_F32 && dtype <= ATTEST_F8E5M2; };
+  if (!stored(problem.out_dtype)) return "output types are f32, f16, bf16 and f8";
+  if (problem.has_bias && !stored(problem.bias_dtype)) return "bias types are f32, f16, bf16 and f8";
+  return {};
+}
+
+std::int32_t answer_support(const std::string& refusal, char* reason, std::size_t reason_bytes) {
+  write_message(refusal, reason, reason_bytes);
+  return refusal.empty() ? 1 : 0;
 }
 
 bool has_rare_features(const attest_problem& problem) {
   return problem.has_mask || problem.has_block_mask || problem.has_bias || problem.has_alibi || problem.softcap != 0 ||
          problem.has_dropout;
 }
+
+bool needs_rare(const attest_problem& problem) { return has_rare_features(problem) || !(problem.scale > 0); }
 
 std::int64_t work_rows(const attest_problem& problem) {
   return problem.heads_q * (problem.layout == ATTEST_THD ? problem.rows_q : problem.batch * problem.max_q);
@@ -74,10 +93,11 @@ std::int64_t work_rows(const attest_problem& problem) {
 Arguments arguments_of(const attest_call& call) {
   const attest_problem& problem = *call.problem;
   const bool packed = problem.layout == ATTEST_THD;
+  const bool paged = problem.page_size > 0;
   Arguments a;
   a.q = view_of(call.q, packed);
-  a.k = view_of(call.k, packed);
-  a.v = view_of(call.v, packed);
+  a.k = view_of(call.k, packed && !paged);
+  a.v = view_of(call.v, packed && !paged);
   a.o = view_of(call.o, packed);
   a.lse = lse_view_of(call.lse, packed);
   a.d_o = view_of(call.d_o, packed);
@@ -98,6 +118,10 @@ Arguments arguments_of(const attest_call& call) {
   a.cu_k = packed ? call.cu_k : nullptr;
   a.seq_q = call.seq_q;
   a.seq_k = call.seq_k;
+  a.page_table = paged ? call.page_table : nullptr;
+  a.page_table_stride = call.page_table_stride;
+  a.page_size = paged ? static_cast<std::int32_t>(problem.page_size) : 1;
+  a.rare = needs_rare(problem);
   a.workspace = call.workspace;
 
   a.rows_q = problem.rows_q;

@@ -10,7 +10,8 @@
 
 namespace attest::cuda {
 
-/// Element (b, row r, head h, column c) is at data[b * batch + r * seq + h * head + c]; batch is 0 in packed layouts.
+/// Element (b, row r, head h, column c) is at data[b * batch + r * seq + h * head + c]; batch is 0 in packed layouts. In
+/// paged k and v, b is the page and r the token of the page.
 struct TensorView {
   void* data = nullptr;
   std::int64_t batch = 0;
@@ -47,6 +48,8 @@ struct Arguments {
   const std::int32_t* cu_k = nullptr;
   const std::int32_t* seq_q = nullptr;  // [B]
   const std::int32_t* seq_k = nullptr;
+  const std::int32_t* page_table = nullptr;  // [B, page_table_stride]; null where k and v are not paged
+  std::int64_t page_table_stride = 0;
   void* workspace = nullptr;
 
   std::int64_t rows_q = 0;
@@ -62,6 +65,8 @@ struct Arguments {
   std::int32_t dtype = 0;
   std::int32_t out_dtype = 0;
   std::int32_t bias_dtype = 0;
+  std::int32_t page_size = 1;
+  bool rare = false;  // has_rare_features() or scale <= 0
   bool pad_left = false;
   bool vectorised = false;      // q, k, v, d_o: 16-byte rows, widths multiples of 8 (16-bit elements)
   bool vectorised_out = false;  // o, dq, dk, dv likewise
@@ -88,8 +93,17 @@ Arguments arguments_of(const attest_call& call);
 /// Why the contract forbids the problem, or a limit that every kernel here shares forbids it; empty if nothing does.
 std::string refusal_of(const attest_problem& problem);
 
+/// Why no kernel here can store the output or read the bias: their types; empty if they can.
+std::string refusal_of_types(const attest_problem& problem);
+
+/// Answers attest_kernel.supports.
+std::int32_t answer_support(const std::string& refusal, char* reason, std::size_t reason_bytes);
+
 /// Explicit mask, block mask, bias, ALiBi, softcap or dropout: what the plain fast path leaves out.
 bool has_rare_features(const attest_problem& problem);
+
+/// has_rare_features(), or a scale <= 0: a maximum taken before the multiplication would be the wrong one.
+bool needs_rare(const attest_problem& problem);
 
 /// Rows in the f32 work arrays that hold one number per query row and head (delta, partial LSE).
 std::int64_t work_rows(const attest_problem& problem);

@@ -10,8 +10,30 @@
 namespace attest::cuda {
 
 std::span<const attest_kernel* const> builtin_cuda_kernels() {
-  static const std::array<const attest_kernel*, 2> kernels = {&flash_f32_kernel(), &flash_kernel()};
+  static const std::array<const attest_kernel*, 4> kernels = {&standard_kernel(), &flash_f32_kernel(), &flash_kernel(),
+                                                              &flash_split_kernel()};
   return kernels;
+}
+
+namespace {
+
+int device_attribute(cudaDeviceAttr attribute) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, attribute, 0) == cudaSuccess ? value : 0;
+}
+
+}  // namespace
+
+attest_accumulation tensor_core_accumulation() {
+  static const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
+  constexpr int kHopper = 9;
+  if (major == kHopper) return {16, 25, 0x1p-23, 1, 0};
+  return {4, 23, 0x1p-23, 1, 0};
+}
+
+int multiprocessors() {
+  static const int count = device_attribute(cudaDevAttrMultiProcessorCount);
+  return count > 0 ? count : 1;
 }
 
 bool cuda_available(std::string* why_not) {

@@ -11,6 +11,19 @@ namespace attest::cuda {
 template <typename Element, int kWidth>
 void launch_flash_forward(const Arguments& args, bool rare, cudaStream_t stream);
 
+/// Work arrays of a forward whose keys are split.
+struct SplitWorkspace {
+  int splits = 1;
+  std::int64_t rows = 0;  // work_rows
+  float* o = nullptr;     // [splits, work_rows, Dv]; each split's own O
+  float* lse = nullptr;   // [splits, work_rows]
+};
+
+/// The forward for short queries and for paged keys: blocks share the keys of a row, launch_flash_merge() follows.
+template <typename Element, int kWidth>
+void launch_flash_split(const Arguments& args, const SplitWorkspace& work, cudaStream_t stream);
+void launch_flash_merge(const Arguments& args, const SplitWorkspace& work, cudaStream_t stream);
+
 /// Work arrays of the backward pass.
 struct FlashWorkspace {
   float* delta = nullptr;  // [work_rows]

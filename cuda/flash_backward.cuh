@@ -5,81 +5,12 @@
 // coalesce. When the call must be deterministic, blocks add to a tile of dQ in the order of their keys.
 #pragma once
 
-#include "cuda/flash.h"
-#include "cuda/flash_tiles.h"
+#include "cuda/flash_backward_output.cuh"
+#include "cuda/flash_backward_place.cuh"
 #include "cuda/launch.h"
-#include "cuda/matrix_product.cuh"
 #include "cuda/scores.cuh"
 
 namespace attest::cuda {
-
-template <typename Element_, int kWidth_, bool kRare_>
-struct BackwardConfig {
-  using Element = Element_;
-  static constexpr int kWidth = kWidth_;
-  static constexpr bool kRare = kRare_;
-  static constexpr BackwardTiles kTiles = backward_tiles(kWidth);
-  static constexpr int kRows = kTiles.rows;
-  static constexpr int kKeys = kTiles.keys;
-  static constexpr int kWarps = 8;
-  static constexpr int kThreads = 32 * kWarps;
-  // How the warps divide S and dP [kRows, kKeys], dK and dV [kKeys, kWidth], dQ [kRows, kWidth].
-  static constexpr int kScoreRows = kRows / kTiles.score_row_warps;
-  static constexpr int kScoreKeys = kKeys / (kWarps / kTiles.score_row_warps);
-  static constexpr int kGradientKeys = kKeys / kTiles.key_warps;
-  static constexpr int kGradientColumns = kWidth / (kWarps / kTiles.key_warps);
-  static constexpr int kDqRows = kRows / kTiles.dq_row_warps;
-  static constexpr int kDqColumns = kWidth / (kWarps / kTiles.dq_row_warps);
-  static constexpr int kRowBytes = kRows * kWidth * 2;
-  static constexpr int kKeyBytes = kKeys * kWidth * 2;
-  static constexpr int kScoreBytes = kRows * kKeys * 2;
-  static constexpr int kSharedBytes = 2 * kKeyBytes + 2 * kTiles.stages * kRowBytes + 2 * kScoreBytes;
-  using Tile = TileLayout<kWidth>;
-  using ScoreLayout = TileLayout<kKeys>;
-};
-
-/// Accumulators of S, then P, and of dP, then dS.
-template <typename C>
-using ScoreBlock = float[C::kScoreRows / 16][C::kScoreKeys / 8][4];
-template <typename C>
-using GradientBlock = float[C::kGradientKeys / 16][C::kGradientColumns / 8][4];
-template <typename C>
-using DqBlock = float[C::kDqRows / 16][C::kDqColumns / 8][4];
-
-/// Where a block is, and the tiles of queries [first_tile, last_tile) that see any of its keys.
-struct KeyPlace {
-  Sequence s;
-  int kv_head;
-  int tile;
-  int j0;
-  int first_tile;
-  int last_tile;
-};
-
-template <typename C>
-__device__ KeyPlace place_keys(const Arguments& args, int block) {
-  KeyPlace at;
-  const int tiles = (args.max_k + C::kKeys - 1) / C::kKeys;
-  at.tile = block % tiles;
-  at.kv_head = block / tiles % args.heads_kv;
-  at.s = sequence_of(args, block / tiles / args.heads_kv);
-  at.j0 = at.tile * C::kKeys;
-  const int end = min(at.j0 + C::kKeys, at.s.sk);
-  const int first_row = max(0, at.j0 - at.s.last_shift + 1);
-  const int last_row = min(at.s.sq, end - at.s.first_shift);
-  at.first_tile = first_row / C::kRows;
-  at.last_tile = first_row < last_row ? (last_row + C::kRows - 1) / C::kRows : at.first_tile;
-  return at;
-}
-
-/// Index of a tile of queries among the tiles of all sequences; packed sequences begin at any row.
-template <typename C>
-__device__ std::int64_t query_tile_index(const Arguments& args, const Sequence& s, int h, int tile) {
-  const std::int64_t first = args.cu_q != nullptr
-                                 ? s.row_q / C::kRows + s.b
-                                 : static_cast<std::int64_t>(s.b) * ((args.max_q + C::kRows - 1) / C::kRows);
-  return (first + tile) * args.heads_q + h;
-}
 
 /// LSE and delta of the rows that a lane holds of S.
 template <typename C>
@@ -216,42 +147,6 @@ __device__ void clear_empty_rows(unsigned q_tile, unsigned d_o_tile, const Argum
   __syncthreads();
 }
 
-/// Writes a [kKeys, kWidth] gradient from shared memory.
-template <typename C>
-__device__ void store_gradient(GradientBlock<C>& gradient, float factor, unsigned tile, int tile_key, int tile_column,
-                               const TensorView& tensor, int width, const Arguments& args, const KeyPlace& at) {
-  using Element = typename C::Element;
-  constexpr int kElementType = std::is_same_v<Element, __half> ? ATTEST_F16 : ATTEST_BF16;
-  if (args.vectorised_out && args.out_dtype == kElementType) {
-    store_rounded<Element, typename C::Tile>(tile, tile_key, tile_column, gradient, factor);
-    __syncthreads();
-    for (int index = threadIdx.x; index < C::kKeys * C::Tile::kChunks; index += C::kThreads) {
-      const int key = index / C::Tile::kChunks;
-      const int chunk = index % C::Tile::kChunks;
-      if (at.j0 + key >= at.s.sk || chunk * 8 >= width) continue;
-      auto* const to = row_pointer<Element>(tensor, at.s, at.s.row_k, at.j0 + key, at.kv_head) + chunk * 8;
-      *reinterpret_cast<uint4*>(to) = load_shared_128(tile + C::Tile::offset(key, chunk));
-    }
-    return;
-  }
-#pragma unroll
-  for (int m = 0; m < C::kGradientKeys / 16; ++m) {
-#pragma unroll
-    for (int n = 0; n < C::kGradientColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int j = at.j0 + tile_key + 16 * m + lane_row(e);
-        const int column = tile_column + 8 * n + lane_column(e);
-        if (j < at.s.sk && column < width) {
-          store_element(args.out_dtype, tensor.data,
-                        element_offset(tensor, at.s.b, at.s.row_k + j, at.kv_head) + column,
-                        gradient[m][n][e] * factor);
-        }
-      }
-    }
-  }
-}
-
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     flash_backward_kernel(const Arguments args, const FlashWorkspace work) {
@@ -366,45 +261,6 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   __syncthreads();
   store_gradient<C>(dv, 1.0f, v_tile, gradient_key, gradient_column, args.dv, args.dim_v, args, at);
   store_gradient<C>(dk, args.scale, k_tile, gradient_key, gradient_column, args.dk, args.dim, args, at);
-}
-
-/// dQ = scale times the work array, rounded; one block a tile of queries and head.
-template <typename C>
-__global__ void __launch_bounds__(C::kThreads) flash_store_dq_kernel(const Arguments args, const FlashWorkspace work) {
-  constexpr int kElementType = std::is_same_v<typename C::Element, __half> ? ATTEST_F16 : ATTEST_BF16;
-  const int tiles = (args.max_q + C::kRows - 1) / C::kRows;
-  const int tile = blockIdx.x % tiles;
-  const int h = blockIdx.x / tiles % args.heads_q;
-  const Sequence s = sequence_of(args, blockIdx.x / tiles / args.heads_q);
-  if (tile * C::kRows >= s.sq) return;
-  const float* const from = work.dq + query_tile_index<C>(args, s, h, tile) * C::kRows * C::kWidth;
-  const bool paired = args.vectorised_out && args.out_dtype == kElementType;
-  const int warp = threadIdx.x / 32;
-  const int row = tile * C::kRows + warp % C::kTiles.dq_row_warps * C::kDqRows;
-  const int first_column = warp / C::kTiles.dq_row_warps * C::kDqColumns;
-#pragma unroll
-  for (int m = 0; m < C::kDqRows / 16; ++m) {
-#pragma unroll
-    for (int n = 0; n < C::kDqColumns / 8; ++n) {
-      const float4 four =
-          *reinterpret_cast<const float4*>(from + ((m * (C::kDqColumns / 8) + n) * C::kThreads + threadIdx.x) * 4);
-      const float dq[4] = {four.x * args.scale, four.y * args.scale, four.z * args.scale, four.w * args.scale};
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = row + 16 * m + lane_row(2 * half);
-        const int column = first_column + 8 * n + lane_column(0);
-        if (i >= s.sq || column >= args.dim) continue;
-        const std::int64_t to = element_offset(args.dq, s.b, s.row_q + i, h) + column;
-        if (paired) {
-          *reinterpret_cast<unsigned*>(static_cast<typename C::Element*>(args.dq.data) + to) =
-              pack<typename C::Element>(dq[2 * half], dq[2 * half + 1]);
-        } else {
-          store_element(args.out_dtype, args.dq.data, to, dq[2 * half]);
-          if (column + 1 < args.dim) store_element(args.out_dtype, args.dq.data, to + 1, dq[2 * half + 1]);
-        }
-      }
-    }
-  }
 }
 
 template <typename Element, int kWidth>

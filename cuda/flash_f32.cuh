@@ -31,6 +31,33 @@ __device__ inline void load_chunk(Chunk& chunk, int dtype, const TensorView& ten
   }
 }
 
+/// The same of k or v, paged or not.
+__device__ inline void load_key_chunk(Chunk& chunk, const Arguments& args, const TensorView& tensor, const Sequence& s,
+                                      int head, int j0, int column0, int width) {
+  for (int at = threadIdx.x; at < kTile * kTile; at += kThreads) {
+    const int j = j0 + at / kTile;
+    const int column = column0 + at % kTile;
+    float value = 0;
+    if (j < s.sk && column < width) {
+      value = load_element(args.dtype, tensor.data, key_offset(args, tensor, s, j, head) + column);
+    }
+    chunk[at / kTile][at % kTile] = value;
+  }
+}
+
+/// The 32 rows of one head that a block owns.
+struct TilePlace {
+  Sequence s;
+  int head;
+  int first;  // row
+};
+
+__device__ inline TilePlace place_tile(const Arguments& args, int longest, int heads) {
+  const int tiles = (longest + kTile - 1) / kTile;
+  const int block = static_cast<int>(blockIdx.x);
+  return {sequence_of(args, block / tiles / heads), block / tiles % heads, block % tiles * kTile};
+}
+
 /// Rows row0 ... of an accumulator tile times `factor`, to the tensor.
 __device__ inline void store_rows(const float* tile, int width, int dtype, const TensorView& tensor, const Sequence& s,
                                   std::int64_t first_row, int rows, int head, int row0, float factor) {

@@ -38,10 +38,7 @@ __global__ void __launch_bounds__(kThreads) flash_f32_dq_kernel(const Arguments 
   __shared__ Chunk key_chunk;         // [32 keys, 32] of K or V
   extern __shared__ float dq_tile[];  // [32 rows, D]
 
-  const int tiles = (args.max_q + kTile - 1) / kTile;
-  const int h = (blockIdx.x / tiles) % args.heads_q;
-  const Sequence s = sequence_of(args, blockIdx.x / tiles / args.heads_q);
-  const int i0 = (blockIdx.x % tiles) * kTile;
+  const auto [s, h, i0] = place_tile(args, args.max_q, args.heads_q);
   if (i0 >= s.sq) return;
   const int warp_row = (threadIdx.x / 32) * kRowsPerWarp;
   const int lane = threadIdx.x % 32;
@@ -100,10 +97,7 @@ __global__ void __launch_bounds__(kThreads) flash_f32_dkdv_kernel(const Argument
   extern __shared__ float dk_tile[];  // [32 keys, D], then dV [32 keys, Dv]
   float* const dv_tile = dk_tile + kTile * args.dim;
 
-  const int tiles = (args.max_k + kTile - 1) / kTile;
-  const int kv_head = (blockIdx.x / tiles) % args.heads_kv;
-  const Sequence s = sequence_of(args, blockIdx.x / tiles / args.heads_kv);
-  const int j0 = (blockIdx.x % tiles) * kTile;
+  const auto [s, kv_head, j0] = place_tile(args, args.max_k, args.heads_kv);
   if (j0 >= s.sk) return;
   const int warp_key = (threadIdx.x / 32) * kRowsPerWarp;
   const int lane = threadIdx.x % 32;

@@ -49,10 +49,7 @@ __global__ void __launch_bounds__(kThreads) flash_f32_forward_kernel(const Argum
   __shared__ Chunk k_chunk;          // [32 keys, 32], then of V
   extern __shared__ float o_tile[];  // [32 rows, Dv]
 
-  const int tiles = (args.max_q + kTile - 1) / kTile;
-  const int h = (blockIdx.x / tiles) % args.heads_q;
-  const Sequence s = sequence_of(args, blockIdx.x / tiles / args.heads_q);
-  const int i0 = (blockIdx.x % tiles) * kTile;
+  const auto [s, h, i0] = place_tile(args, args.max_q, args.heads_q);
   if (i0 >= s.sq) return;
   const int warp_row = (threadIdx.x / 32) * kRowsPerWarp;
   const int lane = threadIdx.x % 32;
@@ -70,14 +67,14 @@ __global__ void __launch_bounds__(kThreads) flash_f32_forward_kernel(const Argum
     for (int c = 0; c < args.dim; c += kTile) {
       __syncthreads();
       load_chunk(q_chunk, args.dtype, args.q, s, s.row_q, s.sq, h, i0, c, args.dim);
-      load_chunk(k_chunk, args.dtype, args.k, s, s.row_k, s.sk, h / args.group, j0, c, args.dim);
+      load_key_chunk(k_chunk, args, args.k, s, h / args.group, j0, c, args.dim);
       __syncthreads();
       multiply_rows_by_lanes(dot, q_chunk, k_chunk);
     }
     const TileWeights weights = softmax_step(args, s, h, i0, j0, dot, state);
     for (int c = 0; c < args.dim_v; c += kTile) {
       __syncthreads();
-      load_chunk(k_chunk, args.dtype, args.v, s, s.row_k, s.sk, h / args.group, j0, c, args.dim_v);
+      load_key_chunk(k_chunk, args, args.v, s, h / args.group, j0, c, args.dim_v);
       __syncthreads();
 #pragma unroll
       for (int r = 0; r < kRowsPerWarp; ++r) {

@@ -11,17 +11,14 @@ constexpr std::int64_t kMaxWidth = 512;  // two accumulator tiles of 32 rows in 
 
 std::string refusal(const attest_problem& problem) {
   if (std::string reason = refusal_of(problem); !reason.empty()) return reason;
-  const auto stored = [](std::int32_t dtype) { return dtype >= ATTEST_F32 && dtype <= ATTEST_F8E5M2; };
-  if (!stored(problem.dtype) || !stored(problem.out_dtype)) return "types are f32, f16, bf16 and f8";
-  if (problem.has_bias && !stored(problem.bias_dtype)) return "bias types are f32, f16, bf16 and f8";
+  if (problem.dtype < ATTEST_F32 || problem.dtype > ATTEST_F8E5M2) return "types are f32, f16, bf16 and f8";
+  if (std::string reason = refusal_of_types(problem); !reason.empty()) return reason;
   if (problem.dim > kMaxWidth || problem.dim_v > kMaxWidth) return "widths are at most 512";
   return {};
 }
 
 std::int32_t supports(const attest_problem* problem, char* reason, std::size_t reason_bytes) {
-  const std::string text = refusal(*problem);
-  write_message(text, reason, reason_bytes);
-  return text.empty() ? 1 : 0;
+  return answer_support(refusal(*problem), reason, reason_bytes);
 }
 
 void numerics(const attest_problem*, attest_numerics* numerics) {

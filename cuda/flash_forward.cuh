@@ -19,6 +19,7 @@ struct ForwardConfig {
   using Element = Element_;
   static constexpr int kWidth = kWidth_;
   static constexpr bool kRare = kRare_;
+  static constexpr bool kPaged = false;  // keys may come from pages: flash_split.cuh
   static constexpr ForwardTiles kTiles = forward_tiles(kWidth);
   static constexpr int kRows = kTiles.rows;
   static constexpr int kKeys = kTiles.keys;
@@ -195,7 +196,10 @@ template <typename C>
 __device__ void add_nonfinite_values(OutputTile<C>& output, const Arguments& args, const BlockPlace& at, int warp_row) {
 #pragma unroll 1
   for (int j = at.first_key; j < at.last_key; ++j) {
-    const auto* const v = row_pointer<const typename C::Element>(args.v, at.s, at.s.row_k, j, at.h / args.group);
+    const auto* v = row_pointer<const typename C::Element>(args.v, at.s, at.s.row_k, j, at.h / args.group);
+    if constexpr (C::kPaged) {
+      v = static_cast<const typename C::Element*>(args.v.data) + key_offset(args, args.v, at.s, j, at.h / args.group);
+    }
 #pragma unroll
     for (int m = 0; m < C::kRowTiles; ++m) {
 #pragma unroll
@@ -216,7 +220,7 @@ __device__ void add_nonfinite_values(OutputTile<C>& output, const Arguments& arg
   }
 }
 
-/// Where a block's results go: the tensors, or the partial results of one split of the keys.
+/// O and LSE of a block to their tensors.
 template <typename C>
 __device__ void store_output(OutputTile<C>& output, const RowState<C>& state, const Arguments& args,
                              const BlockPlace& at, int warp_row, float max_to_natural, unsigned q_shared) {

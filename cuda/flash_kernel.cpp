@@ -8,49 +8,25 @@
 #include "cuda/arguments.h"
 #include "cuda/flash.h"
 #include "cuda/flash_f32.h"
+#include "cuda/flash_split.h"
 #include "cuda/flash_tiles.h"
 #include "cuda/kernel_table.h"
 
 namespace attest::cuda {
 namespace {
 
-std::string refusal(const attest_problem& problem) {
-  if (std::string reason = refusal_of(problem); !reason.empty()) return reason;
-  if (problem.dtype != ATTEST_F16 && problem.dtype != ATTEST_BF16) return "types are f16 and bf16";
-  if (problem.out_dtype < ATTEST_F32 || problem.out_dtype > ATTEST_F8E5M2) return "output types are f32, f16, bf16, f8";
-  if (problem.has_bias && (problem.bias_dtype < ATTEST_F32 || problem.bias_dtype > ATTEST_F8E5M2)) {
-    return "bias types are f32, f16, bf16 and f8";
-  }
-  if (flash_width(problem.dim, problem.dim_v) == 0) return "widths are at most 256";
-  return {};
-}
+/// Few queries leave most multiprocessors idle unless blocks share the keys; only that kernel knows pages.
+bool uses_split(const attest_problem& problem) { return problem.page_size > 0 || problem.max_q <= kSplitRows; }
 
 std::int32_t supports(const attest_problem* problem, char* reason, std::size_t reason_bytes) {
-  const std::string text = refusal(*problem);
-  write_message(text, reason, reason_bytes);
-  return text.empty() ? 1 : 0;
+  return answer_support(flash_refusal(*problem), reason, reason_bytes);
 }
 
-/// scale <= 0 needs the rare variant: the plain one takes the maximum before it multiplies.
-bool needs_rare(const attest_problem& problem) { return has_rare_features(problem) || !(problem.scale > 0); }
-
 void numerics(const attest_problem* problem, attest_numerics* numerics) {
-  const attest_accumulation tensor_core = {4, 23, 0x1p-23, 1, 0};  // the pessimistic model of a 16-bit tensor core
   const ForwardTiles tiles = forward_tiles(flash_width(problem->dim, problem->dim_v));
-  numerics->p_dtype = problem->dtype;
-  numerics->p_normalised = 0;
-  numerics->p_offset = 0;
-  numerics->l_from_rounded = 0;
-  numerics->qk = numerics->pv = numerics->bwd = tensor_core;
-  numerics->exp_error = 0x1p-22;   // ex2.approx
-  numerics->log_error = 0x1p-22;   // logf
-  numerics->tanh_error = 0x1p-22;  // tanhf
-  numerics->input_error = 0;
+  flash_numerics(*problem, *numerics);
   numerics->key_tile = tiles.keys;
   numerics->query_tile = tiles.rows;
-  numerics->lanes = 4;
-  numerics->delta_source = ATTEST_DELTA_FROM_O;
-  numerics->reduce_dtype = ATTEST_F32;
 }
 
 /// Tiles of queries of all sequences; packed sequences begin at any row (see query_tile_index).
@@ -78,7 +54,7 @@ WorkspaceParts workspace_parts(const attest_problem& problem) {
 }
 
 std::size_t workspace_bytes(const attest_problem* problem, std::int32_t direction) {
-  if (direction != ATTEST_BACKWARD) return 0;
+  if (direction != ATTEST_BACKWARD) return uses_split(*problem) ? split_workspace_bytes(*problem, 1) : 0;
   const WorkspaceParts parts = workspace_parts(*problem);
   return parts.zeroed() + parts.delta;
 }
@@ -121,6 +97,7 @@ void backward_of_width(const Arguments& args, const FlashWorkspace& work, int wi
 
 void run_forward(const attest_call& call) {
   const attest_problem& problem = *call.problem;
+  if (uses_split(problem)) return run_split_forward(call, 1);
   const Arguments args = arguments_of(call);
   const int width = flash_width(problem.dim, problem.dim_v);
   auto* const stream = static_cast<cudaStream_t>(call.stream);

@@ -29,6 +29,18 @@ constexpr ForwardTiles forward_tiles(int width) {
   return {128, 64, 8, 1};
 }
 
+constexpr int kFlashSplitWidths[] = {64, 128, 256};
+
+constexpr int flash_split_width(std::int64_t dim, std::int64_t dim_v) {
+  for (const int width : kFlashSplitWidths) {
+    if (dim <= width && dim_v <= width) return width;
+  }
+  return 0;
+}
+
+constexpr int kSplitRows = 64;  // queries of a block, and the most for which cuda-flash splits the keys
+constexpr int kSplitKeys = 64;  // keys of a step
+
 constexpr int kFlashBackwardWidths[] = {64, 128, 256};
 
 constexpr int flash_backward_width(std::int64_t dim, std::int64_t dim_v) {

@@ -57,6 +57,14 @@ __device__ T* row_pointer(const TensorView& tensor, const Sequence& s, std::int6
   return static_cast<T*>(tensor.data) + s.b * tensor.batch + (row0 + row) * tensor.seq + head * tensor.head;
 }
 
+/// Element offset of (key j, head, column 0) in k or v, paged or not.
+__device__ inline std::int64_t key_offset(const Arguments& args, const TensorView& tensor, const Sequence& s, int j,
+                                          int head) {
+  if (args.page_table == nullptr) return s.b * tensor.batch + (s.row_k + j) * tensor.seq + head * tensor.head;
+  const std::int64_t page = args.page_table[s.b * args.page_table_stride + j / args.page_size];
+  return page * tensor.batch + j % args.page_size * tensor.seq + head * tensor.head;
+}
+
 /// Address of the LSE of row i.
 __device__ inline float* lse_pointer(const TensorView& lse, const Sequence& s, int head, int i) {
   return row_pointer<float>(lse, s, s.row_q, i, head);
