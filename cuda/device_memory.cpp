@@ -13,8 +13,14 @@ class CudaMemory final : public DeviceMemory {
   CudaMemory() {
     check(cudaSetDevice(0), "cudaSetDevice");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    check(cudaEventCreate(&begin_), "cudaEventCreate");
+    check(cudaEventCreate(&end_), "cudaEventCreate");
   }
-  ~CudaMemory() override { cudaStreamDestroy(stream_); }
+  ~CudaMemory() override {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+    cudaStreamDestroy(stream_);
+  }
 
   std::string name() const override {
     cudaDeviceProp properties{};
@@ -50,8 +56,40 @@ class CudaMemory final : public DeviceMemory {
     check(cudaGetLastError(), "cudaGetLastError", context);
   }
 
+  double time_ms(const std::function<void()>& enqueue) override {
+    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    enqueue();
+    check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+    synchronize("timing");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
+    return ms;
+  }
+  std::optional<std::size_t> used_bytes() const override {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return total - free;
+  }
+  DeviceRates rates() const override {
+    const auto attribute = [](cudaDeviceAttr which) {
+      int value = 0;
+      check(cudaDeviceGetAttribute(&value, which, 0), "cudaDeviceGetAttribute");
+      return static_cast<double>(value);
+    };
+    // Multiply-adds of a multiprocessor in one cycle count as two operations: 2048 on sm_80, 4096 on sm_90.
+    const double major = attribute(cudaDevAttrComputeCapabilityMajor);
+    const double minor = attribute(cudaDevAttrComputeCapabilityMinor);
+    const double per_cycle = major == 8 && minor == 0 ? 2048 : major == 9 ? 4096 : 0;
+    constexpr double kKilohertz = 1e3, kBitsPerByte = 8, kTransfersPerCycle = 2;
+    return {per_cycle * attribute(cudaDevAttrMultiProcessorCount) * attribute(cudaDevAttrClockRate) * kKilohertz,
+            attribute(cudaDevAttrMemoryClockRate) * kKilohertz * kTransfersPerCycle *
+                attribute(cudaDevAttrGlobalMemoryBusWidth) / kBitsPerByte};
+  }
+
  private:
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
 };
 
 }  // namespace

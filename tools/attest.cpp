@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
   const std::vector<std::pair<std::string, attest::tools::Run>> commands = {
       {"verify", attest::tools::add_verify(app)},
       {"kernels", attest::tools::add_kernels(app)},
+      {"bench", attest::tools::add_bench(app)},
       {"case", attest::tools::add_case(app)},
       {"diagnose", attest::tools::add_diagnose(app)},
       {"io", attest::tools::add_io(app)},

@@ -14,6 +14,7 @@ using Run = std::function<int()>;
 /// Adds the subcommand to `app` and returns what runs it.
 Run add_verify(CLI::App& app);
 Run add_kernels(CLI::App& app);
+Run add_bench(CLI::App& app);
 Run add_case(CLI::App& app);
 Run add_diagnose(CLI::App& app);
 Run add_io(CLI::App& app);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/problem/device_memory.h"
 
+#include <chrono>
 #include <cstring>
 #include <new>
 
@@ -21,6 +22,11 @@ class HostMemory final : public DeviceMemory {
   }
   void* stream() override { return nullptr; }
   void synchronize(const std::string&) override {}
+  double time_ms(const std::function<void()>& enqueue) override {
+    const auto begin = std::chrono::steady_clock::now();
+    enqueue();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
 
  private:
   static void copy(void* to, const void* from, std::size_t bytes) {

@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -32,6 +34,12 @@ class DeviceError : public std::runtime_error {
   std::string call_;
   std::string reason_;
   std::string context_;
+};
+
+/// What a device can do at most, by its own description; 0 where it does not say.
+struct DeviceRates {
+  double matrix_flops = 0;  // a second, 16-bit operands into f32, dense
+  double bytes = 0;         // a second, of its memory
 };
 
 /// Every operation is ordered after the earlier ones and, together with the kernels enqueued on stream(), in one
@@ -59,6 +67,12 @@ class DeviceMemory {
   virtual void* stream() = 0;
   /// Waits for all earlier work; throws DeviceError naming `context` if any of it failed.
   virtual void synchronize(const std::string& context = {}) = 0;
+
+  /// Milliseconds that the device spends on what `enqueue` puts on stream(); waits for it.
+  virtual double time_ms(const std::function<void()>& enqueue) = 0;
+  /// Bytes of the device that are taken, by whomever; nothing where that is not known.
+  virtual std::optional<std::size_t> used_bytes() const { return std::nullopt; }
+  virtual DeviceRates rates() const { return {}; }
 };
 
 std::unique_ptr<DeviceMemory> make_host_memory();
