@@ -35,7 +35,7 @@ Strides other_strides(const CheckContext& context, const Problem& p, TensorId id
       strides.head = strides.batch * std::max<std::int64_t>(e.batch, 1) + gap;
       break;
   }
-  if (p.layout == Layout::thd) strides.batch = 0;
+  if (p.layout == Layout::thd && !is_paged(p, id)) strides.batch = 0;
   return strides;
 }
 
@@ -68,7 +68,7 @@ Problem variant_of(const CheckContext& context, std::string& what) {
     what = packed ? "padded instead of packed" : "packed";
   } else if (p.layout == Layout::thd) {
     p.extent_q = p.total_q() + 5;
-    p.extent_k = p.total_k() + 3;
+    if (p.page_size == 0) p.extent_k = p.total_k() + 3;
     what = "with rows past the last offset";
   } else if (kind == 4) {
     p.layout = p.layout == Layout::bshd ? Layout::bhsd : Layout::bshd;
@@ -76,7 +76,7 @@ Problem variant_of(const CheckContext& context, std::string& what) {
   } else {
     p.pad = p.pad == PadSide::right ? PadSide::left : PadSide::right;
     p.extent_q = p.max_q() + 5;
-    p.extent_k = p.max_k() + 70;
+    if (p.page_size == 0) p.extent_k = p.max_k() + 70;
     what = p.pad == PadSide::right ? "padded right" : "padded left";
   }
   return p;
