@@ -31,6 +31,7 @@ namespace {
 constexpr std::uint64_t kSeed = 20;
 constexpr int kRandomCases = 60;
 constexpr int kReruns = 100;
+constexpr int kAttempts = 20;
 
 bool gpu_is_required() {
   const char* const value = std::getenv("ATTEST_REQUIRE_GPU");
@@ -155,7 +156,7 @@ const InvalidChange kInvalidChanges[] = {
 };
 
 TEST_P(CudaKernels, RefuseInvalidCallsBeforeAnythingIsWritten) {
-  const attest_kernel& table = kernel().table();
+  const attest_kernel& table = *table_of(GetParam());
   const Problem problem = parse_case("dtype=f16 layout=thd q=3,4 k=5,6 heads=4/2 direction=forward");
   for (const InvalidChange& change : kInvalidChanges) {
     PlacedCall placed(problem, table, *memory_);
@@ -214,7 +215,7 @@ void expect_equal(const Outputs& got, const Outputs& want) {
 }
 
 TEST_P(CudaKernels, GiveTheSameBitsUnderLoad) {
-  const attest_kernel& table = kernel().table();
+  const attest_kernel& table = *table_of(GetParam());
   for (const char* text : {"dtype=bf16 batch=2 q=300 k=420 heads=4/2 causal=bottom-right",
                            "dtype=f16 q=40 k=900 heads=6/2 dim=128 dropout=0.2@3"}) {
     Problem problem = parse_case(text);
@@ -246,7 +247,7 @@ TEST_P(CudaKernels, GiveTheSameBitsUnderLoad) {
 void CUDART_CB sleep_50ms(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
 TEST_P(CudaKernels, WaitForTheirInputsOnTheStreamOfTheCall) {
-  const attest_kernel& table = kernel().table();
+  const attest_kernel& table = *table_of(GetParam());
   const Problem problem = parse_case("dtype=f16 q=70 k=90 heads=2 direction=forward");
   PlacedCall placed(problem, table, *memory_);
   const std::size_t workspace = table.workspace_bytes(&placed.abi, ATTEST_FORWARD);
@@ -273,7 +274,7 @@ TEST_P(CudaKernels, WaitForTheirInputsOnTheStreamOfTheCall) {
 }
 
 TEST_P(CudaKernels, TakeMemoryThatGrowsWithTheTokens) {
-  const attest_kernel& table = kernel().table();
+  const attest_kernel& table = *table_of(GetParam());
   const auto workspace = [&](std::int64_t length, std::int32_t direction) {
     Problem problem;
     problem.dtype = Dtype::bf16;
@@ -298,7 +299,7 @@ TEST_P(CudaKernels, TakeMemoryThatGrowsWithTheTokens) {
 }
 
 TEST_P(CudaKernels, AllocateNothingOfTheirOwn) {
-  const attest_kernel& table = kernel().table();
+  const attest_kernel& table = *table_of(GetParam());
   Problem problem = parse_case("dtype=bf16 q=2048 k=2048 heads=8");
   if (!has_backward()) problem.direction = Direction::forward;
   PlacedCall placed(problem, table, *memory_);
@@ -306,10 +307,16 @@ TEST_P(CudaKernels, AllocateNothingOfTheirOwn) {
     const attest_call call = placed.call(direction, table.workspace_bytes(&placed.abi, direction));
     ASSERT_EQ(direction == ATTEST_FORWARD ? table.forward(&call) : table.backward(&call), ATTEST_OK) << placed.message;
     memory_->synchronize();
-    const std::size_t before = memory_->used_bytes().value();  // the first call has loaded the kernel's code
-    ASSERT_EQ(direction == ATTEST_FORWARD ? table.forward(&call) : table.backward(&call), ATTEST_OK) << placed.message;
-    memory_->synchronize();
-    EXPECT_EQ(memory_->used_bytes().value(), before);
+    // The first call has loaded the kernel's code. Others may use the device too, so one undisturbed try is enough.
+    bool unchanged = false;
+    for (int attempt = 0; attempt < kAttempts && !unchanged; ++attempt) {
+      const std::size_t before = memory_->used_bytes().value();
+      ASSERT_EQ(direction == ATTEST_FORWARD ? table.forward(&call) : table.backward(&call), ATTEST_OK)
+          << placed.message;
+      memory_->synchronize();
+      unchanged = memory_->used_bytes().value() == before;
+    }
+    EXPECT_TRUE(unchanged);
   };
   run(ATTEST_FORWARD);
   if (has_backward()) run(ATTEST_BACKWARD);
