@@ -71,7 +71,7 @@ __device__ void scores_to_p(ScoreBlock<C>& s_p, const Arguments& args, const Key
             p[m][n][e] = dropped ? 0 : weight * args.keep_scale;  // scaled before it is rounded: f16 has a floor
             value = dropped ? -weight * derivative : weight * derivative;
           } else {
-            const float weight = exp2_approx((value * args.scale - rows.lse[m][half]) * kLog2E);
+            const float weight = exp2_approx((scaled(value, args.scale) - rows.lse[m][half]) * kLog2E);
             value = !partly_hidden || (j >= first && j < last) ? weight : 0.0f;
           }
         }

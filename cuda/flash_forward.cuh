@@ -238,7 +238,7 @@ __device__ void store_output(OutputTile<C>& output, const RowState<C>& state, co
       const float factor = sum == 0 ? 0.0f : args.keep_scale / sum;
       const float max = state.max[m][half];
       if (i < at.s.sq && threadIdx.x % 4 == 0) {
-        *lse_pointer(args.lse, at.s, at.h, i) = sum == 0 ? -INFINITY : max * max_to_natural + logf(sum);
+        *lse_pointer(args.lse, at.s, at.h, i) = sum == 0 ? -INFINITY : scaled(max, max_to_natural) + logf(sum);
       }
       const std::int64_t row = element_offset(args.o, at.s.b, at.s.row_q + i, at.h);
 #pragma unroll

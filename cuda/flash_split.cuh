@@ -64,7 +64,7 @@ __device__ void store_partial(const OutputTile<C>& output, const RowState<C>& st
       const std::int64_t row = split * work.rows + work_row(args, at.s, at.h, i);
       const float factor = sum == 0 ? 0.0f : args.keep_scale / sum;
       if (threadIdx.x % 4 == 0) {
-        work.lse[row] = sum == 0 ? -INFINITY : state.max[m][half] * max_to_natural + logf(sum);
+        work.lse[row] = sum == 0 ? -INFINITY : scaled(state.max[m][half], max_to_natural) + logf(sum);
       }
       float* const o = work.o + row * args.dim_v;
 #pragma unroll

@@ -39,9 +39,13 @@ struct Score {
   float derivative;  // of the score by scale * <q, k>: 1 - tanh^2 where softcap is on
 };
 
+/// The product alone, rounded. Contracted with the subtraction of LSE, the backward's P would not be that of the scores
+/// that LSE was made of: off by half an ulp of the score in the exponent.
+__device__ inline float scaled(float dot, float scale) { return __fmul_rn(dot, scale); }
+
 /// `dot` is <q_i, k_j>. Only for (i, j) inside the sequence.
 __device__ inline Score score_of(const Arguments& args, const Sequence& s, int h, int i, int j, float dot) {
-  Score score{dot * args.scale, 1.0f};
+  Score score{scaled(dot, args.scale), 1.0f};
   if (args.softcap != 0) {
     const float x = score.value / args.softcap;
     score.value = args.softcap * tanhf(x);

@@ -22,11 +22,6 @@ class HostMemory final : public DeviceMemory {
   }
   void* stream() override { return nullptr; }
   void synchronize(const std::string&) override {}
-  double time_ms(const std::function<void()>& enqueue) override {
-    const auto begin = std::chrono::steady_clock::now();
-    enqueue();
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  }
 
  private:
   static void copy(void* to, const void* from, std::size_t bytes) {
@@ -35,6 +30,13 @@ class HostMemory final : public DeviceMemory {
 };
 
 }  // namespace
+
+double DeviceMemory::time_ms(const std::function<void()>& enqueue) {
+  const auto begin = std::chrono::steady_clock::now();
+  enqueue();
+  synchronize("timing");
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
 
 std::unique_ptr<DeviceMemory> make_host_memory() { return std::make_unique<HostMemory>(); }
 

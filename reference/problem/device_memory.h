@@ -68,8 +68,9 @@ class DeviceMemory {
   /// Waits for all earlier work; throws DeviceError naming `context` if any of it failed.
   virtual void synchronize(const std::string& context = {}) = 0;
 
-  /// Milliseconds that the device spends on what `enqueue` puts on stream(); waits for it.
-  virtual double time_ms(const std::function<void()>& enqueue) = 0;
+  /// Milliseconds that the device spends on what `enqueue` puts on stream(); waits for it. Unless the device has a clock
+  /// of its own, by the host's.
+  virtual double time_ms(const std::function<void()>& enqueue);
   /// Bytes of the device that are taken, by whomever; nothing where that is not known.
   virtual std::optional<std::size_t> used_bytes() const { return std::nullopt; }
   virtual DeviceRates rates() const { return {}; }
