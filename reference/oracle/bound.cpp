@@ -163,18 +163,18 @@ void count_unspecified(const Exact& exact, Bounds& bounds) {
 }
 
 SweptBounds swept_gen(const Problem& problem, const Inputs& inputs, const Scores& scores, const Exact& exact,
-                      const NumericsProfile& profile, BoundMode mode, double spread) {
+                      const NumericsProfile& profile, BoundMode mode, BoundArithmetic arithmetic, double spread) {
   const bool captured = mode == BoundMode::captured;
   const CommonErrors common = {captured ? profile.p.u : 0, mean_rounding(spread, profile.p.u)};
   const double lambda = captured ? kCapturedDeviations : kDeviations;
-  if (float_suffices(problem, inputs, profile)) {
+  if (arithmetic == BoundArithmetic::fast && float_suffices(problem, inputs, profile)) {
     return sweep_bounds<GenRow<float>>(problem, inputs, scores, exact, profile, lambda, common);
   }
   return sweep_bounds<GenRow<double>>(problem, inputs, scores, exact, profile, lambda, common);
 }
 
 SweptBounds swept_bounds(const Problem& problem, const Inputs& inputs, const Exact& exact,
-                         const NumericsProfile& profile, BoundMode mode) {
+                         const NumericsProfile& profile, BoundMode mode, BoundArithmetic arithmetic) {
   const Scores scores(problem, inputs);
   const double spread = score_spread(problem, inputs);
   if (mode == BoundMode::det || !scores_are_generic(spread, profile)) {
@@ -183,7 +183,7 @@ SweptBounds swept_bounds(const Problem& problem, const Inputs& inputs, const Exa
     return det;
   }
   const double deviations = mode == BoundMode::captured ? kCapturedDeviations : kDeviations;
-  SweptBounds gen = swept_gen(problem, inputs, scores, exact, profile, mode, spread);
+  SweptBounds gen = swept_gen(problem, inputs, scores, exact, profile, mode, arithmetic, spread);
   gen.bounds.deviations = deviations;
   if (all_set(gen.trust.rows) && all_set(gen.trust.gradients) && all_set(gen.trust.keys)) return gen;
   SweptBounds det = sweep_bounds<DetRow>(problem, inputs, scores, exact, profile, 1, {});
@@ -194,7 +194,7 @@ SweptBounds swept_bounds(const Problem& problem, const Inputs& inputs, const Exa
 // The oracle's double arithmetic errs as much as a float64 kernel may: its own worst-case bound is added.
 void add_oracle_error(const Problem& problem, const Inputs& inputs, const Exact& exact, Bounds& bounds) {
   const NumericsProfile own = make_profile(numerics_preset("emulated-f64"), problem);
-  SweptBounds oracle = swept_bounds(problem, inputs, exact, own, BoundMode::det);
+  SweptBounds oracle = swept_bounds(problem, inputs, exact, own, BoundMode::det, BoundArithmetic::in_double);
   const auto add = [](std::vector<double>& to, const std::vector<double>& from) {
     for (std::size_t n = 0; n < to.size(); ++n) to[n] += from[n];
   };
@@ -209,10 +209,10 @@ void add_oracle_error(const Problem& problem, const Inputs& inputs, const Exact&
 }  // namespace
 
 Bounds error_bounds(const Problem& problem, const Inputs& inputs, const Exact& exact, const NumericsProfile& profile,
-                    BoundMode mode) {
+                    BoundMode mode, BoundArithmetic arithmetic) {
   const Exact finite_exact = finite_part(exact);
   const Inputs finite_inputs = finite_part(inputs);
-  Bounds bounds = swept_bounds(problem, finite_inputs, finite_exact, profile, mode).bounds;
+  Bounds bounds = swept_bounds(problem, finite_inputs, finite_exact, profile, mode, arithmetic).bounds;
   if (profile.wide) add_oracle_error(problem, finite_inputs, finite_exact, bounds);
   if (has_huge(inputs)) {
     for (Values* values : {&bounds.o, &bounds.dq, &bounds.dk, &bounds.dv}) {

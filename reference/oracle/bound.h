@@ -43,6 +43,10 @@ struct Bounds {
   double deviations = 0;         // standard deviations that the bounds are worth: 4, captured 6; 0: worst cases (det)
 };
 
+/// fast: squares in float where they suffice for a per cent of the bound. in_double: always double, so that another
+/// compiler or library changes no more than the last bits.
+enum class BoundArithmetic : std::uint8_t { fast, in_double };
+
 struct ExactWithBounds {
   Exact exact;
   Bounds bounds;
@@ -53,6 +57,6 @@ ExactWithBounds exact_attention_with_bounds(const Problem& problem, const Inputs
 
 /// The bounds alone, around an exact result of the same problem.
 Bounds error_bounds(const Problem& problem, const Inputs& inputs, const Exact& exact, const NumericsProfile& profile,
-                    BoundMode mode);
+                    BoundMode mode, BoundArithmetic arithmetic = BoundArithmetic::fast);
 
 }  // namespace attest
