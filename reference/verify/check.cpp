@@ -33,15 +33,15 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// The kernel's reason for declining, or ours: the values under another dropout mask than the contract's are not known.
+}  // namespace
+
+// The values under another dropout mask than the contract's are not known.
 std::string why_unjudgeable(const Kernel& kernel, const Problem& problem) {
   if (problem.dropout && problem.dropout->p > 0 && kernel.table().conventions.dropout_map != ATTEST_DROPOUT_ATTEST) {
     return "dropout by a mapping of its own, which cannot be judged by value";
   }
   return kernel.why_unsupported(problem);
 }
-
-}  // namespace
 
 BoundMode bound_mode(const Problem& problem) {
   switch (family(problem.fill.family).kind) {
@@ -149,6 +149,12 @@ std::uint64_t case_seed(const Problem& problem) {
   std::uint64_t seed = 0;
   for (const char c : print_case(problem)) seed = random_word(seed, static_cast<unsigned char>(c), 0);
   return seed;
+}
+
+void judge_run(const Problem& problem, const ExactWithBounds& truth, const KernelRun& run, Verdict& verdict) {
+  verdict.findings = run.findings;
+  if (run.judgeable()) verdict.tensors = judge_outputs(problem, truth, run.outputs);
+  decide(run, verdict);
 }
 
 PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options) {

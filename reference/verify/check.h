@@ -14,6 +14,7 @@
 #include "reference/problem/problem.h"
 #include "reference/verify/kernel.h"
 #include "reference/verify/kernel_failure.h"
+#include "reference/verify/run_kernel.h"
 #include "reference/verify/verdict.h"
 
 namespace attest {
@@ -38,10 +39,16 @@ struct PreparedCase {
   double seconds = 0;       // that it took
 };
 
+/// The kernel's reason for declining, or ours for not judging it by value; empty where it can be judged.
+std::string why_unjudgeable(const Kernel& kernel, const Problem& problem);
+
 PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options = {});
 
 /// Runs the kernel on a prepared case and judges its answer.
 Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory, const CheckOptions& options = {});
+
+/// Judges the outputs of a run by value alone, wherever it was made; fills tensors, state and reason of the verdict.
+void judge_run(const Problem& problem, const ExactWithBounds& truth, const KernelRun& run, Verdict& verdict);
 
 /// The bound that fits the inputs of a case.
 BoundMode bound_mode(const Problem& problem);
