@@ -36,6 +36,7 @@ int run(int argc, char** argv) {
       {"io", attest::tools::add_io(app)},
       {"checks", attest::tools::add_checks(app)},
       {"worker", attest::tools::add_worker(app)},
+      {"golden", attest::tools::add_golden(app)},
   };
   try {
     app.parse(argc, argv);

@@ -20,5 +20,6 @@ Run add_diagnose(CLI::App& app);
 Run add_io(CLI::App& app);
 Run add_checks(CLI::App& app);
 Run add_worker(CLI::App& app);
+Run add_golden(CLI::App& app);
 
 }  // namespace attest::tools

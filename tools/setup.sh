@@ -2,7 +2,7 @@
 # Sourced by tools/test and tools/verify: choose a preset, install what is missing, configure and build.
 # Sets nothing up by itself; a caller has set `root`, the checkout, and may set `install` to 0.
 
-# package | how to see that it is there (cmd: a program, inc: a header) | why
+# package | how to see that it is there (cmd: a program, inc: a header, py: a module of Python) | why
 attest_packages() {
   cat << 'LIST'
 g++|cmd:c++|compiler
@@ -14,8 +14,10 @@ nlohmann-json3-dev|inc:nlohmann/json.hpp|reports and captured tensors
 libcli11-dev|inc:CLI/CLI.hpp|command line
 libgtest-dev|inc:gtest/gtest.h|tests
 librapidcheck-dev|inc:rapidcheck.h|property tests
-libmpfr-dev|inc:mpfr.h|the tests' slow oracle
+libmpfr-dev|inc:mpfr.h|the slow oracle
 libbenchmark-dev|inc:benchmark/benchmark.h|benchmarks
+libssl-dev|inc:openssl/evp.h|SHA-256 of the golden packs
+python3-numpy|py:numpy|the Python example of the golden packs
 LIST
   if [[ $1 == fuzz ]]; then
     cat << 'LIST'
@@ -36,6 +38,7 @@ attest_present() {
       done
       compgen -G "/usr/include/*-linux-gnu/$name" > /dev/null
       ;;
+    py:*) [[ -x /usr/bin/python3 ]] && /usr/bin/python3 -c "import $name" 2> /dev/null ;;
     lib:*) compgen -G "/usr/lib/$name" > /dev/null || compgen -G "/usr/lib/llvm-*/lib/$name" > /dev/null ;;
   esac
 }
