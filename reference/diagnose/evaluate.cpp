@@ -27,6 +27,15 @@ std::pair<std::int64_t, std::int64_t> found_at(const Reading& reading, const Ext
   return {flat / extents.heads, flat % extents.heads};
 }
 
+/// The keys of the last two heads; rows come head by head.
+struct FoundKeys {
+  const Reading* reading = nullptr;
+  std::int64_t b = 0;
+  std::int64_t h = 0;
+  std::shared_ptr<const void> keys;
+};
+thread_local std::array<FoundKeys, 2> elsewhere;
+
 }  // namespace
 
 Evaluator::Evaluator(const Evidence& evidence) : evidence_(evidence) {}
@@ -92,8 +101,18 @@ Evaluator::KeysPtr Evaluator::read_keys(const Reading& r, const RowAt& at) const
   return keys;
 }
 
+void Evaluator::forget_keys() { elsewhere.fill({}); }
+
 Evaluator::KeysPtr Evaluator::keys_for(const Reading& reading, const RowAt& at) const {
-  if (!reading.keys_as_stored(evidence_.problem)) return read_keys(reading, at);
+  if (!reading.keys_as_stored(evidence_.problem)) {
+    if (reading.heads_and_rows == HeadsAndRows::attend_over_heads) return read_keys(reading, at);
+    for (const FoundKeys& found : elsewhere) {
+      if (found.reading == &reading && found.b == at.b && found.h == at.h) return std::static_pointer_cast<const Keys>(found.keys);
+    }
+    std::swap(elsewhere[0], elsewhere[1]);
+    elsewhere[0] = {&reading, at.b, at.h, read_keys(reading, at)};
+    return std::static_pointer_cast<const Keys>(elsewhere[0].keys);
+  }
   const auto key = std::tuple(at.b, key_head(reading, at.h), value_head(reading, at.h));
   const std::lock_guard lock(mutex_);
   KeysPtr& keys = shared_keys_[key];

@@ -67,6 +67,8 @@ class Evaluator {
   RowResult row(const Passes& passes, const RowAt& at, bool gradients) const;
   /// Costs every row of the head's group.
   ColumnResult columns(const Passes& passes, std::int64_t b, std::int64_t head_kv) const;
+  /// Keys that a reading finds elsewhere are kept per thread until this is called; readings are told apart by address.
+  static void forget_keys();
   /// The forward of one row, for the stages that look at scores.
   SoftRow soft_row(const Reading& reading, const RowAt& at) const;
 

@@ -42,7 +42,7 @@ std::vector<RowAt> spread_rows(const Problem& p, std::int64_t most) {
     // The first and the last row of all are among them.
     rows.push_back(row_number(p, count == 1 ? 0 : static_cast<std::int64_t>(std::llround(static_cast<double>(n) * static_cast<double>(all - 1) / static_cast<double>(count - 1)))));
   }
-  constexpr std::int64_t kHeldElements = 48'000'000;
+  constexpr std::int64_t kHeldElements = 8'000'000;
   const std::int64_t held = std::max<std::int64_t>(p.max_k() * (p.dim + p.width_v()), 1);
   const auto heads = static_cast<std::size_t>(std::max<std::int64_t>(2, kHeldElements / held));
   std::set<std::pair<std::int64_t, std::int64_t>> seen;

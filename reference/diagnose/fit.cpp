@@ -91,6 +91,7 @@ const TensorFit* Fit::find(const std::string& tensor) const {
 }
 
 Fit fit_of(const Evaluator& evaluator, const Evidence& evidence, const Passes& passes, const Sample& sample) {
+  Evaluator::forget_keys();
   Fit fit;
   Comparison comparison(evidence, fit);
   const bool dq = evidence.of(TensorId::dq).present();
