@@ -12,10 +12,13 @@ void BlockSweep<Rule>::finish_forward(const RowBlock& block, std::vector<RowStat
   const std::int64_t n = keys_.last - keys_.first, count = block.count;
   const auto weights = [&](int index) { return weight_[index].topLeftCorner(count, n); };
   const auto v = group_->v.x.middleRows(keys_.first, n);
-  RealMatrix<Real> squares = group_->v.weight.middleRows(keys_.first, n);
-  if (!Rule::kSquares) squares = squares.cwiseAbs2();
-  m2_.noalias() = weights(0) * squares;
-  if constexpr (Rule::kSquares) {
+  const auto magnitudes = group_->v.weight.middleRows(keys_.first, n);
+  if constexpr (!Rule::kSquares) {
+    const RealMatrix<Real> squares = magnitudes.cwiseAbs2();
+    m2_.noalias() = weights(0) * squares;
+  } else {
+    const auto& squares = magnitudes;
+    m2_.noalias() = weights(0) * squares;
     r2_.noalias() = weights(1) * squares;
     if (rule_.exact_shared()) {
       eta2_.noalias() = weights(2) * squares;

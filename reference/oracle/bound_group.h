@@ -13,7 +13,7 @@
 
 namespace attest {
 
-inline constexpr std::int64_t kBoundRows = 32;  // queries of one block of the bound
+inline constexpr std::int64_t kBoundRows = 64;  // queries of one block of the bound
 
 /// Powers of two by which the tensors are divided.
 struct Units {

@@ -59,7 +59,7 @@ std::vector<double> common_error_of_d(const Problem& problem, const Inputs& inpu
     for (std::int64_t h = 0; h < problem.heads_q; ++h) {
       const HeadSlice head = head_slice(problem, b, h);
       Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(width), squares = sum, sum_d_o = sum;  // [Dv]
-      double rows = 0, sum_d = 0;
+      double rows = 0, sum_d = 0, squares_d = 0;
       for (std::int64_t token = head.first_q; token < head.first_q + head.seq_q; ++token) {
         if (std::isinf(exact.lse[static_cast<std::size_t>(token * problem.heads_q + h)])) continue;
         const Eigen::Map<const Eigen::ArrayXd> o(exact.o.row(token, h).data(), width);
@@ -67,7 +67,9 @@ std::vector<double> common_error_of_d(const Problem& problem, const Inputs& inpu
         squares += o.square();
         const Eigen::Map<const Eigen::ArrayXd> d_o(inputs.d_o.row(token, h).data(), width);
         sum_d_o += d_o;
-        sum_d += (d_o * o).sum();
+        const double d = (d_o * o).sum();
+        sum_d += d;
+        squares_d += d * d;
         ++rows;
       }
       double variance = 0;
@@ -76,7 +78,9 @@ std::vector<double> common_error_of_d(const Problem& problem, const Inputs& inpu
         const double deviation = std::sqrt(std::max(squares[c] / rows - mean * mean, 0.0));
         if (profile.delta_from_stored_o && deviation < kAlike * step) variance += std::pow(step * sum_d_o[c] / rows / unit, 2);
       }
-      errors.push_back(lambda * std::sqrt(variance) + common.head * std::abs(sum_d) / std::max(rows, 1.0) / unit);
+      // A mean within four deviations of 0 is none: the errors of the rows have either sign.
+      const double mean_d = std::abs(sum_d) > 4 * std::sqrt(squares_d) ? std::abs(sum_d) / rows : 0;
+      errors.push_back(lambda * std::sqrt(variance) + common.head * mean_d / unit);
     }
   }
   return errors;
