@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -62,6 +63,34 @@ TEST(AttestVerify, AForeignKernelIsVerifiedOnWhatItSupports) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(std::regex_search(result.output, std::regex("forward +25 +0 +0"))) << result.output;
   EXPECT_NE(result.output.find("declined"), std::string::npos);
+}
+
+TEST(AttestVerify, AFailureIsMadeSmallAndComesFirstNextTime) {
+  const std::string failures = temporary("failures.txt");
+  std::remove(failures.c_str());
+  const std::string kernel = "verify --kernel " ATTEST_FAULTY_LIBRARY ":top-left --failures " + failures;
+  const Result first = attest(kernel + " --case 'heads=4/2 batch=2 q=20 k=70 causal=bottom-right'");
+  EXPECT_EQ(first.exit_code, 1);
+  EXPECT_NE(first.output.find("--case 'q=1 k=2 dim=1 causal=bottom-right direction=forward'"), std::string::npos) << first.output;
+  EXPECT_EQ(file_text(failures), "# top-left: value of o\nq=1 k=2 dim=1 causal=bottom-right direction=forward\n");
+  const Result again = attest(kernel + " --cases 0 --shrink 0");
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_NE(again.output.find("forward             0           1"), std::string::npos) << again.output;
+}
+
+TEST(AttestVerify, ShardsTogetherRunTheWholeList) {
+  const auto cases = [](const std::string& arguments) {
+    const std::string path = temporary("shard.json");
+    attest("verify --kernel flash --checks none --seed 5 --json " + path + arguments);
+    std::multiset<std::string> texts;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) texts.insert(nlohmann::json::parse(line)["case"].get<std::string>());
+    return texts;
+  };
+  std::multiset<std::string> all = cases(" --cases 9 --shard 0/2");
+  all.merge(cases(" --cases 9 --shard 1/2"));
+  EXPECT_EQ(all.size(), 9u);
+  EXPECT_EQ(all, cases(" --cases 9"));
 }
 
 TEST(AttestVerify, WritesJsonLinesAndJunit) {
@@ -190,6 +219,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadRequest{"verify --direction up", "--direction"}, BadRequest{"verify --checks some", "checks: got 'some'"},
                     BadRequest{"verify --workers 0", "--workers"},
                     BadRequest{"verify --timeout -1", "--timeout"}, BadRequest{"verify --in-process --workers 2", "--workers"},
+                    BadRequest{"verify --shard 2/2", "shard: got '2/2'"}, BadRequest{"verify --known missing.txt", "missing.txt"},
                     BadRequest{"verify --cases 1 --json no/such/folder/x", "no/such/folder/x"},
                     BadRequest{"verify --case 'q=1000000 k=8 dim=4096 heads=8'", "GiB"}, BadRequest{"case 'q=1 q=2'", "q: got it twice"}));
 

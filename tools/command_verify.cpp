@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // `attest verify`: cases from the command line, from corpora and at random, through check(), into reports.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,7 +22,9 @@
 #include "reference/verify/checks/check_unit.h"
 #include "reference/verify/corpus.h"
 #include "reference/verify/generate.h"
+#include "reference/verify/known.h"
 #include "reference/verify/report.h"
+#include "reference/verify/shrink.h"
 #include "tools/builtin.h"
 #include "tools/commands.h"
 #include "tools/explain_failure.h"
@@ -51,6 +56,10 @@ struct Options {
   std::uint64_t seed = 1;
   std::string direction;
   std::string checks = "all";
+  double shrink_seconds = 5;
+  std::string failures;
+  std::string known;
+  std::string shard;
   std::string junit;
   std::string json;
   bool explain = true;
@@ -83,6 +92,17 @@ Problem in_direction(Problem problem, std::optional<Direction> direction) {
   return problem;
 }
 
+/// "I/N", 0 <= I < N.
+std::pair<std::uint64_t, std::uint64_t> shard_of(const std::string& text) {
+  unsigned long long shard = 0;
+  unsigned long long shards = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%llu/%llu%c", &shard, &shards, &rest) != 2 || shard >= shards || text[0] == '-') {
+    throw InvalidRequest("shard", fmt::format("'{}'", text), "I/N with I from 0 to N - 1");
+  }
+  return {shard, shards};
+}
+
 /// Random cases for a kernel: in the directions it has, around its own tile sizes.
 CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction) {
   CaseSpace space;
@@ -108,12 +128,22 @@ class Session {
       : options_(options), direction_(direction_of(options.direction)), json_(open_report("json", options.json)),
         junit_(open_report("junit", options.junit)) {
     check_options_.units = select_checks(options.checks);
+    if (!options.known.empty()) known_ = read_known(options.known);
+    if (!options.shard.empty()) std::tie(shard_, shards_) = shard_of(options.shard);
+    // Failures of earlier runs come first. An empty file holds none yet.
+    if (std::error_code no_file; std::filesystem::file_size(options.failures, no_file) > 0 && !no_file) {
+      for (const Problem& problem : read_corpus(options.failures)) stated_.push_back(in_direction(problem, direction_));
+    }
     for (const std::string& text : options.cases) stated_.push_back(in_direction(parse_case(text), direction_));
     for (const std::string& path : options.corpora) {
       for (const Problem& problem : read_corpus(path)) stated_.push_back(in_direction(problem, direction_));
     }
-    const bool random_by_default = stated_.empty() && !options.seconds;
-    random_cases_ = options.random_cases.value_or(random_by_default ? kDefaultCases : 0);
+    for (std::size_t n = stated_.size(); n-- > 0;) {
+      if (n % shards_ != shard_) stated_.erase(stated_.begin() + static_cast<std::ptrdiff_t>(n));
+    }
+    const bool random_by_default = options.cases.empty() && options.corpora.empty() && !options.seconds;
+    const std::int64_t all_shards = options.random_cases.value_or(random_by_default ? kDefaultCases : 0);
+    random_cases_ = (all_shards + static_cast<std::int64_t>(shards_ - 1 - shard_)) / static_cast<std::int64_t>(shards_);
   }
 
   int run() {
@@ -144,14 +174,19 @@ class Session {
     const auto time_is_up = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
     };
+    std::atomic<std::int64_t> shown = 0;
     // Cases by position: the stated ones, then random ones.
     const auto evaluate = [&](std::size_t thread, std::int64_t position) {
       subject.share_processors();
       const Problem problem = position < stated ? stated_[static_cast<std::size_t>(position)]
-                                                : random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated));
+                                                : random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated) * shards_ + shard_);
       CheckOptions check_options = check_options_;
       check_options.work_per_case = position < stated ? 0 : kWorkPerRandomCase;
-      return check(subject.kernel(thread), problem, subject.memory(thread), check_options);
+      Verdict verdict = check(subject.kernel(thread), problem, subject.memory(thread), check_options);
+      if (!known_.empty()) apply_known(known_, verdict);
+      // Whatever is among the first to be shown finds `shown` below its limit here, on any number of threads.
+      if (shown < kShownFailures) make_smaller(subject.kernel(thread), subject.memory(thread), verdict);
+      return verdict;
     };
     const bool any_random = random_cases_ > 0 || seconds > 0;
     CaseRunner runner(subject.threads(), any_random ? std::numeric_limits<std::int64_t>::max() : stated, evaluate);
@@ -163,7 +198,7 @@ class Session {
       const bool enough = random_cases_ > 0 || seconds <= 0 ? ran >= random_cases_ : false;
       const bool hopeless = drawn > kMostDeclinedPerCase * (ran + 1);
       if (interrupted() || (!is_stated && (enough || hopeless || (seconds > 0 && time_is_up())))) break;
-      const Verdict verdict = runner.next();
+      Verdict verdict = runner.next();
       if (interrupted()) break;
       drawn += !is_stated;
       if (verdict.state == State::unsupported && !is_stated) {
@@ -171,7 +206,10 @@ class Session {
         continue;
       }
       ran += !is_stated;
+      if (shown >= kShownFailures) verdict.smaller.reset();
+      keep_failure(verdict);
       note(verdict, progress);
+      shown = shown_.contains(kernel.name()) ? shown_.at(kernel.name()) : 0;
       progress.update(is_stated ? position + 1 : stated + ran, failed());
       if (verdict.kind == name_of(FailureKind::hang) && ++hangs == kMostHangs) {
         progress.clear();
@@ -179,6 +217,20 @@ class Session {
         break;
       }
     }
+  }
+
+  /// Looks for a smaller case that fails in the same way. A hang would cost its time limit for each try.
+  void make_smaller(const Kernel& kernel, DeviceMemory& memory, Verdict& verdict) const {
+    if (options_.shrink_seconds <= 0 || failures_of(verdict).empty() || verdict.kind == name_of(FailureKind::hang)) return;
+    const Shrunk shrunk = shrink(kernel, verdict, memory, check_options_, {.seconds = options_.shrink_seconds});
+    if (shrunk.verdict.problem != verdict.problem) verdict.smaller = shrunk.verdict.problem;
+  }
+
+  /// Adds the smallest case of a failure to the corpus of --failures.
+  void keep_failure(const Verdict& verdict) const {
+    if (options_.failures.empty() || failures_of(verdict).empty()) return;
+    add_to_corpus(options_.failures, verdict.smaller.value_or(verdict.problem),
+                  fmt::format("{}: {}", verdict.kernel, failures_of(verdict).front()));
   }
 
   void note(const Verdict& verdict, Progress& progress) {
@@ -225,6 +277,9 @@ class Session {
   const Options& options_;
   std::optional<Direction> direction_;
   CheckOptions check_options_;
+  std::vector<KnownFailure> known_;
+  std::uint64_t shard_ = 0;
+  std::uint64_t shards_ = 1;
   std::ofstream json_;
   std::ofstream junit_;
   std::vector<Problem> stated_;
@@ -255,6 +310,13 @@ Run add_verify(CLI::App& app) {
   command->add_option("--checks", options->checks,
                       "checks beside the values: all (default), none, or names of `attest checks` separated by commas");
   command->add_flag("--explain,!--no-explain", options->explain, "say what explains the first failing case of each kernel, where anything does (default: on)");
+  command->add_option("--shrink", options->shrink_seconds,
+                      "seconds to look for a smaller case of each failure that is shown (default 5; 0: do not)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--failures", options->failures,
+                      "a corpus that is run first where it exists, and gets the smallest case of each failure");
+  command->add_option("--known", options->known, "known failures to waive: lines CASE-PATTERN | FAILURE | ISSUE");
+  command->add_option("--shard", options->shard, "I/N: run only every N-th case, from the I-th; all N shards run what one run would");
   command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
   command->add_option("--json", options->json, "write one JSON object a case to this file");
   add_worker_options(*command, options->worker);

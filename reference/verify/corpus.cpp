@@ -34,4 +34,15 @@ std::vector<Problem> read_corpus(const std::string& path) {
   return problems;
 }
 
+void add_to_corpus(const std::string& path, const Problem& problem, const std::string& comment) {
+  const std::string text = print_case(problem);
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line == text) return;
+  }
+  std::ofstream out(path, std::ios::app);
+  out << "# " << comment << '\n' << text << '\n' << std::flush;
+  if (!out) throw InvalidRequest("failures", fmt::format("'{}'", path), "a file that can be written");
+}
+
 }  // namespace attest

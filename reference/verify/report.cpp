@@ -88,6 +88,9 @@ std::string repeat_command(const Verdict& verdict) {
 std::string describe(const Verdict& verdict) {
   std::string text = fmt::format("{}{}: kernel {}\n", name_of(verdict.state), verdict.kind.empty() ? "" : " (" + verdict.kind + ")", verdict.kernel);
   text += fmt::format("  repeat   {}\n", repeat_command(verdict));
+  if (verdict.smaller) {
+    text += fmt::format("  smaller  attest verify --kernel {} --case '{}'\n", verdict.request, print_case(*verdict.smaller));
+  }
   if (!verdict.reason.empty()) text += fmt::format("  reason   {}\n", verdict.reason);
   for (const Finding& finding : verdict.findings) text += fmt::format("  {:<8} {}\n", finding.check, finding.message);
   for (const TensorVerdict& tensor : verdict.tensors) {
@@ -122,6 +125,7 @@ std::string json_line(const Verdict& verdict) {
   line["coverage"] = {{"keys", c.keys}, {"uncovered_keys", c.uncovered_keys}, {"tile_edges", c.tile_edges},
                       {"uncovered_tile_edges", c.uncovered_tile_edges}, {"mask_edges", c.mask_edges},
                       {"uncovered_mask_edges", c.uncovered_mask_edges}, {"rows", c.rows}, {"uncovered_rows", c.uncovered_rows}};
+  if (verdict.smaller) line["smaller"] = print_case(*verdict.smaller);
   line["tensors"] = nlohmann::json::array();
   for (const TensorVerdict& tensor : verdict.tensors) line["tensors"].push_back(tensor_json(tensor));
   line["findings"] = nlohmann::json::array();

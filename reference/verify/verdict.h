@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,7 @@ struct Verdict {
   std::string reason;  // of unsupported, untrusted and error
   std::string kind;    // of error: a FailureKind
   Coverage coverage;   // where a fault could hide on this case
+  std::optional<Problem> smaller;  // the smallest case that fails in the same way, where one was looked for
   double seconds = 0;
 
   /// The largest score over the tensors.

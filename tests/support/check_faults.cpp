@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/check_faults.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -110,6 +111,58 @@ std::int32_t adds_to_dq(const attest_call* call) {
   return status;
 }
 
+template <typename Change>
+std::int32_t changed_problem(const attest_call* call, std::int32_t (*function)(const attest_call*), Change change) {
+  attest_problem problem = *call->problem;
+  change(problem);
+  attest_call changed = *call;
+  changed.problem = &problem;
+  return function(&changed);
+}
+
+/// The window reaches one key further to the left than it should.
+std::int32_t window_off_by_one(const attest_call* call) {
+  return changed_problem(call, flash_forward, [](attest_problem& p) { p.window_left += p.has_window != 0 && p.window_left >= 0; });
+}
+
+/// Keys from the 65th on are forgotten.
+std::int32_t one_tile_only(const attest_call* call) {
+  std::vector<std::int64_t> lengths(call->problem->seq_k, call->problem->seq_k + call->problem->batch);
+  for (std::int64_t& length : lengths) length = std::min<std::int64_t>(length, 64);
+  const std::vector<std::int32_t> in_call(lengths.begin(), lengths.end());
+  attest_problem problem = *call->problem;
+  problem.seq_k = lengths.data();
+  problem.max_k = std::min<std::int64_t>(problem.max_k, 64);
+  attest_call changed = *call;
+  changed.problem = &problem;
+  changed.seq_k = in_call.data();
+  return flash_forward(&changed);
+}
+
+/// The first element of the second sequence's o is lost.
+std::int32_t loses_second_sequence(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  const attest_problem& p = *call->problem;
+  if (p.layout != ATTEST_THD && p.pad_side == ATTEST_PAD_RIGHT && p.batch > 1 && p.seq_q[1] > 0 && p.out_dtype == ATTEST_F32) {
+    floats(call->o)[call->o.stride_batch] = 0;
+  }
+  return status;
+}
+
+/// dk and dv leave the second query head of a group out.
+std::int32_t half_a_group(const attest_call* call) {
+  const std::int32_t status = flash_backward(call);
+  const attest_problem& p = *call->problem;
+  if (p.heads_q == p.heads_kv || p.out_dtype != ATTEST_F32 || p.seq_k[0] == 0) return status;
+  floats(call->dk)[(p.layout != ATTEST_THD && p.pad_side == ATTEST_PAD_LEFT ? p.rows_k - p.seq_k[0] : 0) * call->dk.stride_seq] *= 0.5f;
+  return status;
+}
+
+/// Softcap is ignored by the backward.
+std::int32_t no_softcap_backward(const attest_call* call) {
+  return changed_problem(call, flash_backward, [](attest_problem& p) { p.softcap = 0; });
+}
+
 using Function = std::int32_t (*)(const attest_call*);
 
 attest_kernel planted(const char* name, Function forward, Function backward) {
@@ -134,6 +187,11 @@ const attest_kernel* check_fault(const char* name) {
       planted("reads-neighbour", reads_neighbour, flash_backward),
       planted("strides-of-o", flash_forward, strides_of_o),
       planted("adds-to-dq", flash_forward, adds_to_dq),
+      planted("window-off-by-one", window_off_by_one, flash_backward),
+      planted("one-tile-only", one_tile_only, flash_backward),
+      planted("loses-second-sequence", loses_second_sequence, flash_backward),
+      planted("half-a-group", flash_forward, half_a_group),
+      planted("no-softcap-backward", flash_forward, no_softcap_backward),
   };
   for (const attest_kernel& table : tables) {
     if (std::strcmp(table.name, name) == 0) return &table;
