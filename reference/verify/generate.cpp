@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPercent = 100;
 constexpr std::int64_t kLongRow = 256;  // keys
-constexpr std::int64_t kFewElements = 256;
+constexpr std::int64_t kFewRows = 128;  // 0.9^128 is 1e-6
 
 /// True in `percent` of the draws.
 bool chance(int percent) { return *rc::gen::inRange(0, kPercent) < percent; }
@@ -142,10 +142,10 @@ bool can_be_judged(const Family& f, const Problem& p) {
   if (f.name == "subnormal") return dtype == Dtype::f16 || dtype == Dtype::f64;
   const bool large_scores = f.name == "rising" || f.name == "falling" || f.name == "level" || f.name == "edge" ||
                             f.name == "cancel" || f.name == "needle" || f.name == "peaked";
-  // Where one key holds a row and dropout takes it, what is left of o lies below every bound: a few elements may be
+  // Where one key holds a row and dropout takes it, what is left of o lies below every bound: a few rows may be
   // all like that.
   const bool drops = p.dropout && p.dropout->p > 0;
-  if (drops && large_scores && p.total_q() * p.heads_q * p.width_v() < kFewElements) return false;
+  if (drops && large_scores && p.total_q() * p.heads_q < kFewRows) return false;
   return !(narrow && large_scores);
 }
 

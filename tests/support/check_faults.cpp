@@ -163,6 +163,53 @@ std::int32_t no_softcap_backward(const attest_call* call) {
   return changed_problem(call, flash_backward, [](attest_problem& p) { p.softcap = 0; });
 }
 
+/// One sequence of one key/value head takes a path of its own, which is wrong.
+std::int32_t wrong_when_alone(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (call->problem->batch * call->problem->heads_kv == 1) floats(call->o)[0] += 1;
+  return status;
+}
+
+/// The first sequence is taken for the longest.
+std::int32_t first_is_shortest(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  const attest_problem& p = *call->problem;
+  if (p.seq_q[0] > p.seq_q[p.batch - 1]) floats(call->o)[0] += 1;
+  return status;
+}
+
+/// The right side of a window is ignored.
+std::int32_t no_right_window(const attest_call* call) {
+  return changed_problem(call, flash_forward, [](attest_problem& p) { p.window_right = -1; });
+}
+
+/// lse of an empty row is 0.
+std::int32_t zero_lse_of_empty(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (std::isinf(floats(call->lse)[0])) floats(call->lse)[0] = 0;
+  return status;
+}
+
+/// o saturates at 3.2.
+std::int32_t saturates(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  for (std::int64_t d = 0; d < call->problem->dim_v; ++d) floats(call->o)[d] = std::clamp(floats(call->o)[d], -3.2f, 3.2f);
+  return status;
+}
+
+/// Keys are expected to rise.
+std::int32_t expects_rising_keys(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (floats(call->k)[0] > *last_row(call->k, 1, call->problem->seq_k[0])) floats(call->o)[0] += 1;
+  return status;
+}
+
+/// Whatever is asked is done.
+std::int32_t refuses_nothing(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  return status == ATTEST_REFUSED ? ATTEST_OK : status;
+}
+
 using Function = std::int32_t (*)(const attest_call*);
 
 attest_kernel planted(const char* name, Function forward, Function backward) {
@@ -187,6 +234,13 @@ const attest_kernel* check_fault(const char* name) {
       planted("reads-neighbour", reads_neighbour, flash_backward),
       planted("strides-of-o", flash_forward, strides_of_o),
       planted("adds-to-dq", flash_forward, adds_to_dq),
+      planted("wrong-when-alone", wrong_when_alone, flash_backward),
+      planted("first-is-shortest", first_is_shortest, flash_backward),
+      planted("no-right-window", no_right_window, flash_backward),
+      planted("zero-lse-of-empty", zero_lse_of_empty, flash_backward),
+      planted("saturates", saturates, flash_backward),
+      planted("expects-rising-keys", expects_rising_keys, flash_backward),
+      planted("refuses-nothing", refuses_nothing, flash_backward),
       planted("window-off-by-one", window_off_by_one, flash_backward),
       planted("one-tile-only", one_tile_only, flash_backward),
       planted("loses-second-sequence", loses_second_sequence, flash_backward),

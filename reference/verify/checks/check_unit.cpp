@@ -25,6 +25,13 @@ constexpr std::array kUnits = {
     &kNeighbours,
     &kLayouts,
     &kZeroGradient,
+    &kAlone,
+    &kReordered,
+    &kSameMask,
+    &kEmpty,
+    &kLinear,
+    &kKeyOrder,
+    &kRefusals,
 };
 
 }  // namespace

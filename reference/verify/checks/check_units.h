@@ -17,5 +17,12 @@ extern const CheckUnit kHistory;
 extern const CheckUnit kNeighbours;
 extern const CheckUnit kLayouts;
 extern const CheckUnit kZeroGradient;
+extern const CheckUnit kAlone;
+extern const CheckUnit kReordered;
+extern const CheckUnit kSameMask;
+extern const CheckUnit kEmpty;
+extern const CheckUnit kLinear;
+extern const CheckUnit kKeyOrder;
+extern const CheckUnit kRefusals;
 
 }  // namespace attest

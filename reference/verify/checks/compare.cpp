@@ -162,10 +162,14 @@ ExactWithBounds bounds_around(const CheckContext& context, const Problem& varian
   return truth;
 }
 
-ExactWithBounds truth_for(const CheckContext& context, const Problem& variant, const Inputs& inputs) {
+bool same_numerics(const CheckContext& context, const Problem& variant) {
   const attest_numerics own = context.kernel().numerics(context.problem());
   const attest_numerics other = context.kernel().numerics(variant);
-  if (std::memcmp(&own, &other, sizeof(own)) == 0) return context.truth();
+  return std::memcmp(&own, &other, sizeof(own)) == 0;
+}
+
+ExactWithBounds truth_for(const CheckContext& context, const Problem& variant, const Inputs& inputs) {
+  if (same_numerics(context, variant)) return context.truth();
   if (plain_conventions(context)) return bounds_around(context, variant, inputs, context.truth().exact);
   return bounds_around(context, variant, inputs, exact_attention(variant, inputs));
 }
