@@ -111,6 +111,14 @@ TEST(CheckUnits, CountWhatDoesNotApplyAsNeitherPassNorFail) {
   EXPECT_EQ(record(verdict, "zero-do").reason, "forward only");
 }
 
+TEST(CheckUnits, DoNotRepeatThatValuesAreOff) {
+  const Verdict verdict = check_with(testing_support::faulty_kernel("scale-off"), "q=8 k=9 heads=2 direction=forward", "layouts,reordered");
+  EXPECT_EQ(verdict.state, State::fail);
+  EXPECT_TRUE(verdict.findings.empty()) << describe(verdict);
+  EXPECT_EQ(record(verdict, "reordered").outcome, Outcome::not_applicable);
+  EXPECT_EQ(record(verdict, "reordered").reason, "the case's own values are off already");
+}
+
 TEST(CheckUnits, KeepToTheWorkThatTheyMaySpend) {
   const auto memory = make_host_memory();
   CheckOptions options;

@@ -11,6 +11,7 @@ struct Finding {
   std::string check;
   std::string tensor;   // the tensor it was seen on; empty where it is no one tensor's
   std::string message;  // what was seen, where, in a sentence
+  bool by_value = false;  // values of a variant of the case are off: no news where the case's own are
 };
 
 }  // namespace attest

@@ -78,7 +78,8 @@ void expect_in_bounds(const Problem& problem, const ExactWithBounds& truth, cons
         {"", tensor.tensor,
          fmt::format("{}: {} of {} elements of {} off ({}), worst at {}: want {:.9g} got {:.9g} bound {:.3g} score {:.3g}",
                      when, tensor.wrong, tensor.total, tensor.tensor, tensor.cluster, print_place(tensor.worst),
-                     tensor.want, tensor.got, tensor.bound, tensor.score)});
+                     tensor.want, tensor.got, tensor.bound, tensor.score),
+         true});
   }
 }
 
