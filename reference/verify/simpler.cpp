@@ -65,6 +65,7 @@ void plainer_features(const Problem& p, Simplifications& all) {
     for (auto& strides : q.strides) strides.reset();
   });
   for (std::size_t id = 0; id < p.strides.size(); ++id) all.add([&](Problem& q) { q.strides[id].reset(); });
+  all.add([](Problem& q) { q.page_size = 0; });
   all.add([](Problem& q) { q.mask.reset(); });
   all.add([](Problem& q) { q.block.reset(); });
   all.add([](Problem& q) { q.bias.reset(), q.d_bias = false; });

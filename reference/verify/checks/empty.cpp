@@ -78,7 +78,7 @@ CheckResult run(const CheckContext& context) {
     for (const auto& strides : p.strides) {
       if (strides) return CheckResult::not_applicable("strides that do not fit other lengths");
     }
-    if (p.layout != Layout::thd && !p.extent_k) p.extent_k = p.rows_k();
+    if (p.layout != Layout::thd && p.page_size == 0 && !p.extent_k) p.extent_k = p.rows_k();
     const std::int64_t first = token_offsets(p.seq_k)[static_cast<std::size_t>(b)];
     const std::int64_t keys = p.seq_k[static_cast<std::size_t>(b)];
     if (keys == p.max_k() && (p.mask || p.bias || p.block)) return CheckResult::not_applicable("masks of the longest sequence");

@@ -27,7 +27,9 @@ bool always(const Problem&, bool) { return true; }
 bool has_groups(const Problem& p, bool) { return p.heads_kv > 1; }
 bool has_queries(const Problem& p, bool) { return p.max_q() > 0; }
 bool has_keys(const Problem& p, bool) { return p.max_k() > 0; }
+bool has_key_rows(const Problem& p, bool) { return p.max_k() > 0 && p.page_size == 0; }
 bool is_packed(const Problem& p, bool host) { return host && p.layout == Layout::thd; }
+bool has_packed_keys(const Problem& p, bool host) { return is_packed(p, host) && p.page_size == 0; }
 bool is_packed_batch(const Problem& p, bool host) { return is_packed(p, host) && p.batch() > 1 && p.total_q() > 0; }
 void no_change(attest_problem&) {}
 
@@ -39,7 +41,7 @@ constexpr BadCall kBadCalls[] = {
     {"query heads that are no multiple of key/value heads", has_groups, [](attest_problem& p) { p.heads_q -= 1; }, nullptr},
     {"max_q below a real length", has_queries, [](attest_problem& p) { p.max_q -= 1; }, nullptr},
     {"max_k below a real length", has_keys, [](attest_problem& p) { p.max_k -= 1; }, nullptr},
-    {"fewer key rows than keys", has_keys, one_key_row_short, nullptr},
+    {"fewer key rows than keys", has_key_rows, one_key_row_short, nullptr},
     {"dropout of p = 1", always, [](attest_problem& p) { p.has_dropout = 1, p.dropout_p = 1; }, nullptr},
     {"dropout of p = -0.5", always, [](attest_problem& p) { p.has_dropout = 1, p.dropout_p = -0.5; }, nullptr},
     {"dropout of p = NaN", always, [](attest_problem& p) { p.has_dropout = 1, p.dropout_p = std::numeric_limits<double>::quiet_NaN(); }, nullptr},
@@ -48,7 +50,7 @@ constexpr BadCall kBadCalls[] = {
     {"a width of 0", always, [](attest_problem& p) { p.dim = 0; }, nullptr},
     {"cu_q that does not start at 0", is_packed, no_change, [](std::int32_t* cu_q, std::int32_t*, const Problem&) { cu_q[0] = -1; }},
     {"cu_q that falls", is_packed_batch, no_change, [](std::int32_t* cu_q, std::int32_t*, const Problem& p) { cu_q[1] = static_cast<std::int32_t>(p.total_q()) + (p.seq_q[0] == p.total_q() ? 1 : 0); }},
-    {"cu_k that passes the end of the tensor", is_packed, no_change, [](std::int32_t*, std::int32_t* cu_k, const Problem& p) { cu_k[p.batch()] = static_cast<std::int32_t>(p.rows_k()) + 1; }},
+    {"cu_k that passes the end of the tensor", has_packed_keys, no_change, [](std::int32_t*, std::int32_t* cu_k, const Problem& p) { cu_k[p.batch()] = static_cast<std::int32_t>(p.rows_k()) + 1; }},
 };
 
 CheckResult run_bad(const CheckContext& context, const BadCall& bad) {
