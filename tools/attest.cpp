@@ -23,6 +23,7 @@ int run(int argc, char** argv) {
   app.footer("Examples:\n"
              "  attest verify                                    every built-in kernel that can run here\n"
              "  attest verify --kernel ./libmine.so --time 60    your kernels, for a minute\n"
+             "  attest gate --kernel ./libmine.so                for CI: a minute of cases, reports in report/\n"
              "  attest case 'q=5 k=2 causal=bottom-right'        what a case asks for\n"
              "  attest io 'dtype=f16 heads=16 q=1024 k=1024'     what each algorithm moves between memories\n"
              "\nExit codes: 0 all pass; 1 any fail, untrusted or error, or nothing ran; 2 usage or environment;\n"
@@ -35,6 +36,7 @@ int run(int argc, char** argv) {
       {"diagnose", attest::tools::add_diagnose(app)},
       {"io", attest::tools::add_io(app)},
       {"checks", attest::tools::add_checks(app)},
+      {"gate", attest::tools::add_gate(app)},
       {"worker", attest::tools::add_worker(app)},
       {"golden", attest::tools::add_golden(app)},
   };

@@ -103,25 +103,6 @@ std::pair<std::uint64_t, std::uint64_t> shard_of(const std::string& text) {
   return {shard, shards};
 }
 
-/// Random cases for a kernel: in the directions it has, around its own tile sizes.
-CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction) {
-  CaseSpace space;
-  if (!kernel.has(Direction::both)) space.direction = kernel.has(Direction::forward) ? Direction::forward : Direction::backward;
-  if (direction) space.direction = *direction;
-  Problem plain;
-  plain.direction = space.direction;
-  try {
-    if (!kernel.why_unsupported(plain).empty()) return space;
-    const attest_numerics numerics = kernel.numerics(plain);
-    for (const std::int64_t tile : {numerics.key_tile, numerics.query_tile}) {
-      if (tile >= 2 && tile <= space.longest) space.tiles.push_back(tile);
-    }
-  } catch (const KernelFailure&) {
-    // Its cases will say so; around the usual tiles.
-  }
-  return space;
-}
-
 class Session {
  public:
   explicit Session(const Options& options)

@@ -19,6 +19,7 @@ Run add_case(CLI::App& app);
 Run add_diagnose(CLI::App& app);
 Run add_io(CLI::App& app);
 Run add_checks(CLI::App& app);
+Run add_gate(CLI::App& app);
 Run add_worker(CLI::App& app);
 Run add_golden(CLI::App& app);
 

@@ -67,6 +67,24 @@ DeviceMemory& Subject::memory(std::size_t thread) {
 
 void Subject::share_processors() const { omp_set_num_threads(std::max(1, processors() / static_cast<int>(threads_))); }
 
+CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction) {
+  CaseSpace space;
+  if (!kernel.has(Direction::both)) space.direction = kernel.has(Direction::forward) ? Direction::forward : Direction::backward;
+  if (direction) space.direction = *direction;
+  Problem plain;
+  plain.direction = space.direction;
+  try {
+    if (!kernel.why_unsupported(plain).empty()) return space;
+    const attest_numerics numerics = kernel.numerics(plain);
+    for (const std::int64_t tile : {numerics.key_tile, numerics.query_tile}) {
+      if (tile >= 2 && tile <= space.longest) space.tiles.push_back(tile);
+    }
+  } catch (const KernelFailure&) {
+    // Its cases will say so; around the usual tiles.
+  }
+  return space;
+}
+
 std::vector<Subject> select_subjects(const std::vector<std::string>& requests, const WorkerOptions& options) {
   const std::vector<Kernel> builtin = builtin_kernels();
   std::vector<std::string> names;

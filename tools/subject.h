@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "reference/problem/device_memory.h"
+#include "reference/verify/generate.h"
 #include "reference/verify/kernel.h"
 #include "reference/verify/worker/worker_kernel.h"
 
@@ -32,6 +34,9 @@ class Subject {
   /// The kernel for one of the threads, and the memory that its buffers are in; each thread asks for its own.
   const Kernel& kernel(std::size_t thread = 0);
   DeviceMemory& memory(std::size_t thread = 0);
+  /// Seconds that the kernel's own calls have taken on this thread; 0 in this process, where they are not measured.
+  double kernel_seconds(std::size_t thread = 0) const { return workers_.empty() ? 0 : workers_.at(thread)->kernel_seconds(); }
+  bool isolated() const { return !options_.in_process; }
   /// Ends the workers; the next use starts new ones.
   void close() { for (auto& worker : workers_) worker.reset(); }
   /// Leaves the calling thread its share of the processors.
@@ -47,6 +52,9 @@ class Subject {
   std::unique_ptr<Kernel> kernel_;         // in this process
   std::unique_ptr<DeviceMemory> memory_;
 };
+
+/// Random cases for a kernel: in the directions it has, around its own tile sizes.
+CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction = std::nullopt);
 
 /// Resolves each request as select_kernels does, without loading a library into this process unless in_process is set.
 std::vector<Subject> select_subjects(const std::vector<std::string>& requests, const WorkerOptions& options);

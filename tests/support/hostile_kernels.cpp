@@ -102,6 +102,11 @@ Then kills_itself(const attest_call*) {
   raise(SIGTERM);
   return Then::compute;
 }
+/// Writes nothing in every third call.
+Then is_flaky(const attest_call*) {
+  static int calls = 0;
+  return calls++ % 3 == 1 ? Then::stop : Then::compute;
+}
 Then nothing(const attest_call*) { return Then::compute; }
 
 template <Then (*Act)(const attest_call*)>
@@ -139,7 +144,7 @@ extern "C" __attribute__((visibility("default"))) size_t attest_kernels(uint32_t
       kernel<takes_20_gb>("takes-20-gb"), kernel<overflows_stack>("overflows-stack"), kernel<throws>("throws"),
       kernel<throws_a_number>("throws-a-number"), kernel<writes_inputs>("writes-inputs"),
       kernel<writes_nothing>("writes-nothing"), kernel<prints_gigabytes>("prints-gigabytes"),
-      kernel<closes_files>("closes-files"), kernel<kills_itself>("kills-itself"), &crashes_in_supports};
+      kernel<closes_files>("closes-files"), kernel<kills_itself>("kills-itself"), kernel<is_flaky>("flaky"), &crashes_in_supports};
   *kernels = list;
   return sizeof(list) / sizeof(list[0]);
 }

@@ -41,6 +41,7 @@ enum class Ending : std::int32_t { done, invalid_request, exception, device_erro
 struct Reply {
   Ending ending = Ending::done;
   std::int64_t value = 0;
+  double seconds = 0;  // of forward and backward: the kernel alone, on a device to its end
   char text[3][512] = {};  // of exceptions: what(); of InvalidRequest: field, value, allowed; of DeviceError: call, reason
 };
 

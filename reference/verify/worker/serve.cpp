@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -136,8 +137,8 @@ class Server {
       case Order::supports: return table.supports(problem, reply.text[0], sizeof(reply.text[0]));
       case Order::numerics: table.numerics(problem, static_cast<attest_numerics*>(request.to)); return 0;
       case Order::workspace: return static_cast<std::int64_t>(table.workspace_bytes(problem, static_cast<std::int32_t>(request.number)));
-      case Order::forward: return table.forward(prepared(kernel, request));
-      case Order::backward: return table.backward(prepared(kernel, request));
+      case Order::forward: return timed(kernel, table.forward, request, reply);
+      case Order::backward: return timed(kernel, table.backward, request, reply);
       case Order::allocate: return reinterpret_cast<std::int64_t>(memory(kernel).allocate(request.bytes));
       case Order::release: memory(kernel).release(request.at); return 0;
       case Order::upload: memory(kernel).upload(request.to, request.at, request.bytes); return 0;
@@ -147,6 +148,15 @@ class Server {
       case Order::device_name: put(reply.text[0], memory(kernel).name()); return 0;
     }
     return 0;
+  }
+
+  std::int32_t timed(const Kernel& kernel, std::int32_t (*function)(const attest_call*), const Request& request, Reply& reply) {
+    const attest_call* call = prepared(kernel, request);
+    const auto start = std::chrono::steady_clock::now();
+    const std::int32_t status = function(call);
+    if (kernel.on_cuda()) memory(kernel).synchronize();
+    reply.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return status;
   }
 
   const attest_call* prepared(const Kernel& kernel, const Request& request) {

@@ -29,6 +29,7 @@ class WorkerKernel {
   const Kernel& kernel() const { return *kernel_; }
   DeviceMemory& memory() const { return *memory_; }
   /// Starts of a worker process so far.
+  double kernel_seconds() const { return process_->kernel_seconds(); }
   std::int64_t starts() const { return process_->generation(); }
 
  private:

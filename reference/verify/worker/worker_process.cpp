@@ -125,7 +125,7 @@ Reply WorkerProcess::call(const Request& request, const std::string& doing) {
   const Reply reply = exchange(request, doing);
   const std::string first(reply.text[0], strnlen(reply.text[0], sizeof(reply.text[0])));
   switch (reply.ending) {
-    case Ending::done: return reply;
+    case Ending::done: kernel_seconds_ += reply.seconds; return reply;
     case Ending::invalid_request: end(); throw InvalidRequest(first, reply.text[1], reply.text[2]);
     case Ending::exception: fail(FailureKind::exception, fmt::format("{} threw: {}", doing, first));
     case Ending::left_processes: fail(FailureKind::processes, fmt::format("{} left processes of its own behind", doing));

@@ -42,6 +42,8 @@ class WorkerProcess {
   Arena& arena() { return arena_; }
   /// Grows with every start; what a device gave to an earlier one is gone.
   std::int64_t generation() const { return generation_; }
+  /// That the kernel has run so far, its calls alone.
+  double kernel_seconds() const { return kernel_seconds_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -63,6 +65,7 @@ class WorkerProcess {
   int socket_ = -1;
   int output_ = -1;
   std::int64_t generation_ = 0;
+  double kernel_seconds_ = 0;
   std::size_t printed_ = 0;  // in this call
   std::string tail_;         // the end of it
 };
