@@ -24,8 +24,11 @@ static int32_t supports(const attest_problem* p, char* reason, size_t bytes) {
     why = "no explicit masks, biases, softcap or dropout";
   else if (p->page_size > 0)
     why = "no pages";
+  else if (p->dim < 1 || p->dim_v < 1 || p->heads_kv < 1 || p->heads_q % p->heads_kv != 0)
+    why = "widths of at least 1, query heads a multiple of key/value heads"; /* invalid calls are refused by contract */
   for (int64_t b = 0; !why && b < p->batch; ++b)
-    if (p->seq_q[b] != p->rows_q || p->seq_k[b] != p->rows_k) why = "no padding";
+    if (p->seq_q[b] != p->rows_q || p->seq_k[b] != p->rows_k || p->max_q != p->rows_q || p->max_k != p->rows_k)
+      why = "no padding";
   if (why && bytes) snprintf(reason, bytes, "%s", why);
   return why == NULL;
 }
