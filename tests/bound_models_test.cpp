@@ -51,6 +51,13 @@ TEST(BoundOfModels, OneDimensionIsNotGeneric) {
   }
 }
 
+// Where O passes the range of its own type, delta from O is infinite: nothing is asked of dq, dk and dv of that row.
+TEST(BoundOfModels, AnOverflowOfOLeavesItsGradientsUnspecified) {
+  expect_within("dtype=bf16 out=f16 q=1 k=1 dim=30 fill=edge@369369485", 90);
+  expect_within("dtype=bf16 out=f16 pad=left k=127 dim=96/64 bias=1hqk:f32:hide=0.1 alibi=on causal=bottom-right "
+                "window=2,0 dbias=on fill=edge@369369485", 96 * 127 * 3);
+}
+
 TEST(BoundOfModels, ASampleOfRandomCasesStaysBelowOne) {
   std::int64_t runs = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

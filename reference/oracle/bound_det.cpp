@@ -87,7 +87,7 @@ void DetRow::backward(const PairRow<double>& row, const RowFacts& facts, RowErro
   if (!n.wide) flushed = (row.p < 4 * kExpFlushed).select(row.p.min(kExpFlushed), 0.0) * off;
   noise += flushed;
   const RealRow<double> size = ds + noise;
-  errors.overflows = size.maxCoeff() * rules_.grad_unit >= n.p_bwd.max;
+  errors.overflows |= size.maxCoeff() * rules_.grad_unit >= n.p_bwd.max;
   const double half_step = n.p_bwd.subnormal / 2 / rules_.grad_unit;
   const RealRow<double> pair = noise + (size * n.p_bwd.u).max(size.min(half_step)) * row.shown + n.input_error * size;
   weights.dq = pair + n.bwd.det(facts.keys, extra) * size;

@@ -183,7 +183,7 @@ void GenRow<Real>::backward(const PairRow<Real>& row, const RowFacts& facts, Row
     noise2 += (row.p * off * slope_error<Real>(rules_, row, product.random + product.product_bias)).square();
   }
   const RealRow<Real> size = ds.abs() + noise2.sqrt();
-  errors.overflows = static_cast<double>(size.maxCoeff()) * rules_.grad_unit >= n.p_bwd.max;
+  errors.overflows |= static_cast<double>(size.maxCoeff()) * rules_.grad_unit >= n.p_bwd.max;
   const Real half_step = static_cast<Real>(n.p_bwd.subnormal / 2 / rules_.grad_unit);
   const RealRow<Real> rounded = (size * Real(n.p_bwd.u)).max(size.min(half_step)) * row.shown;
   const Real converted = static_cast<Real>(n.input_error * n.input_error);
