@@ -39,6 +39,7 @@ int run(int argc, char** argv) {
       {"gate", attest::tools::add_gate(app)},
       {"worker", attest::tools::add_worker(app)},
       {"golden", attest::tools::add_golden(app)},
+      {"mutants", attest::tools::add_mutants(app)},
   };
   try {
     app.parse(argc, argv);

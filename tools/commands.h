@@ -22,5 +22,6 @@ Run add_checks(CLI::App& app);
 Run add_gate(CLI::App& app);
 Run add_worker(CLI::App& app);
 Run add_golden(CLI::App& app);
+Run add_mutants(CLI::App& app);
 
 }  // namespace attest::tools

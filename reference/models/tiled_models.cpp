@@ -48,12 +48,15 @@ ModelOptions fa3_options(const attest_problem& problem) {
   return options;
 }
 
-/// The threshold of the published code: 2^8 for 16-bit types, none for 8-bit ones.
+/// The threshold of the published code: 2^8 for 16-bit types, none for 8-bit ones. While the maximum lags, P is up to
+/// 2^8: times V near the end of the range of bf16 or f32 that overflows float, so P is kept times 2^-8 there, which the
+/// published code does not do.
 ModelOptions fa4_options(const attest_problem& problem) {
   ModelOptions options = default_options(problem);
   options.query_tile = 32;
   options.key_tile = 32;
   options.rescale_threshold = options.p_offset != 0 ? 0 : 8;
+  if (problem.dtype == ATTEST_BF16 || problem.dtype == ATTEST_F32) options.p_offset = -8;
   return options;
 }
 

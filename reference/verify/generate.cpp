@@ -31,8 +31,8 @@ std::int64_t draw_length(const CaseSpace& space) {
   const int kind = *rc::gen::inRange(0, 12);
   std::int64_t length = 0;
   switch (kind) {
-    case 0: length = between(0, 1); break;
-    case 1: length = between(2, 9); break;
+    case 0: length = 0; break;
+    case 1: length = between(1, 9); break;
     case 2: length = tile - 1; break;
     case 3: length = tile; break;
     case 4: length = tile + 1; break;
@@ -118,7 +118,8 @@ void draw_masks(Problem& p, const CaseSpace& space) {
     p.block = block;
   }
   if (chance(15)) {
-    p.dropout = Dropout{one_of<double>({0.1, 0.5, 0.0, 0.9}), static_cast<std::uint64_t>(between(0, 1 << 20)),
+    const std::uint64_t high = chance(50) ? 0 : static_cast<std::uint64_t>(between(1, 1 << 20));
+    p.dropout = Dropout{one_of<double>({0.1, 0.5, 0.0, 0.9}), high << 32 | static_cast<std::uint64_t>(between(0, 1 << 20)),
                         static_cast<std::uint64_t>(chance(50) ? 0 : between(1, 1000))};
   }
 }
