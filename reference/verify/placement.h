@@ -102,8 +102,8 @@ class Placement {
   Buffer* seq_k_ = nullptr;
   Buffer* workspace_[2] = {};  // forward, backward
   Operand<double> bias_shape_;         // extents only, [B or 1, Hq or 1, Sq or 1, Sk or 1]
-  Operand<std::uint8_t> mask_shape_;   // the same
-  Operand<std::uint8_t> block_shape_;  // the same over tiles
+  Operand<std::uint8_t> mask_shape_;   // extents only, [B or 1, Hq or 1, Sq or 1, Sk or 1]
+  Operand<std::uint8_t> block_shape_;  // extents only, [B or 1, Hq or 1, query tiles, key tiles]
   std::vector<std::int64_t> offsets_q_;  // [B + 1] token offsets
   std::vector<std::int64_t> offsets_k_;  // [B + 1]
 };
