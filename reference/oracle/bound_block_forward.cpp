@@ -86,8 +86,8 @@ void BlockSweep<Rule>::finish_row(const RowBlock& block, std::int64_t r, RowStat
     if (!rules_.backward) continue;
     const double g = inputs_.d_o.at(token, head.h, c) / rules_.grad_unit;
     const double stored = n.delta_from_stored_o ? 1 : 0;
-    // An O that its type cannot hold makes delta infinite, and with it dS of the whole row.
-    state.errors.overflows |= n.delta_from_stored_o && std::abs(o) + bound >= n.out.max;
+    // An O that its type cannot hold is stored as infinity: delta is infinite then, and with it dS of the whole row.
+    state.errors.overflows |= n.delta_from_stored_o && std::abs(o) >= n.out.max * (1 + n.out.u / 2);
     d_variance +=
         g * g *
         (accumulation * accumulation + stored * (n.out.u * o * n.out.u * o + n.out.subnormal * n.out.subnormal / 4));
