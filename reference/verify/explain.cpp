@@ -18,8 +18,9 @@ BoundElement element_of(const Problem& p, const TensorVerdict& tensor) {
   const Place at = tensor.worst;
   const bool keys = tensor.tensor == "dk" || tensor.tensor == "dv";
   const std::int64_t token = token_of(keys ? p.seq_k : p.seq_q, at);
+  const std::int64_t column = std::max<std::int64_t>(at.d, 0);  // places of tensors of one column do not name it
   const auto of = [=](Values Bounds::*values) {
-    return [=](const Bounds& bounds) { return (bounds.*values).at(token, at.h, at.d); };
+    return [=](const Bounds& bounds) { return (bounds.*values).at(token, at.h, column); };
   };
   if (tensor.tensor == "o") return of(&Bounds::o);
   if (tensor.tensor == "dq") return of(&Bounds::dq);
@@ -30,8 +31,8 @@ BoundElement element_of(const Problem& p, const TensorVerdict& tensor) {
     return [place](const Bounds& bounds) { return bounds.lse[place]; };
   }
   // dbias: one "sequence" of rows.
-  return [at](const Bounds& bounds) {
-    return bounds.d_bias.data[static_cast<std::size_t>(at.i * bounds.d_bias.extent_k + std::max<std::int64_t>(at.d, 0))];
+  return [at, column](const Bounds& bounds) {
+    return bounds.d_bias.data[static_cast<std::size_t>(at.i * bounds.d_bias.extent_k + column)];
   };
 }
 
