@@ -16,6 +16,7 @@ libgtest-dev|inc:gtest/gtest.h|tests
 librapidcheck-dev|inc:rapidcheck.h|property tests
 libmpfr-dev|inc:mpfr.h|the slow oracle
 libbenchmark-dev|inc:benchmark/benchmark.h|benchmarks
+patch|cmd:patch|planting the mutants of the tests
 libssl-dev|inc:openssl/evp.h|SHA-256 of the golden packs
 python3-numpy|py:numpy|the Python example of the golden packs
 LIST
