@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `attest golden` and the two examples, as a user meets them.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "tests/support/shell.h"
 
 namespace {
 
@@ -15,19 +14,8 @@ namespace fs = std::filesystem;
 
 const std::string kGolden = ATTEST_SOURCE_DIR "/golden/";
 
-struct Result {
-  int exit_code;
-  std::string output;  // stdout and stderr
-};
-
-Result shell(const std::string& command) {
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer;
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), n);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
-}
+using attest::testing_support::shell;
+using Result = attest::testing_support::ShellResult;
 
 Result golden(const std::string& arguments) { return shell(std::string(ATTEST_BINARY) + " golden " + arguments); }
 

@@ -17,6 +17,7 @@
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/abi_problem.h"
 #include "tools/commands.h"
+#include "tools/output_file.h"
 
 namespace attest::tools {
 namespace {
@@ -116,15 +117,6 @@ nlohmann::json report_json(const IoCase& one, const IoReport& report) {
           {"models", models}};
 }
 
-/// Opened before any work, so that a path that cannot be written is known at once.
-std::ofstream open_file(const char* field, const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path, std::ios::trunc);
-  if (!file) throw InvalidRequest(field, fmt::format("'{}'", path), "a file that can be written");
-  return file;
-}
-
 void write(std::ofstream& file, const std::string& text) {
   file << text;
   file.close();
@@ -135,7 +127,7 @@ int run_io(const Options& options) {
   const IoMachine machine = machine_of(options);
   const IoCase one(fmt::format("{}", fmt::join(options.words, " ")));
   const IoReport report = io_report(one.abi(), one.block_mask(), machine);
-  std::ofstream svg = open_file("svg", options.svg), json = open_file("json", options.json);
+  std::ofstream svg = open_output("svg", options.svg), json = open_output("json", options.json);
   fmt::print("{}", print_table(report));
   for (const std::string& model : options.ledgers)
     for (const IoRow& row : report.rows)

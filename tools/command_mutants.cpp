@@ -27,6 +27,7 @@
 #include "tools/commands.h"
 #include "tools/mutant.h"
 #include "tools/other_rules.h"
+#include "tools/output_file.h"
 
 namespace attest::tools {
 namespace {
@@ -187,17 +188,9 @@ std::string summary(const Options& options, const std::vector<Result>& results) 
   return text;
 }
 
-std::ofstream open_file(const char* field, const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path, std::ios::trunc);
-  if (!file) throw InvalidRequest(field, fmt::format("'{}'", path), "a file that can be written");
-  return file;
-}
-
 int run_mutants(const Options& options) {
   const std::vector<Mutant> mutants = chosen_mutants(options);
-  std::ofstream json = open_file("json", options.json), table = open_file("markdown", options.markdown);
+  std::ofstream json = open_output("json", options.json), table = open_output("markdown", options.markdown);
   std::vector<Result> results(mutants.size());
   const int threads = std::max(1, omp_get_num_procs() / options.jobs);
   const auto work = [&](std::size_t n) {

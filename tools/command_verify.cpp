@@ -29,6 +29,7 @@
 #include "tools/commands.h"
 #include "tools/explain_failure.h"
 #include "tools/interrupt.h"
+#include "tools/output_file.h"
 #include "tools/progress.h"
 #include "tools/subject.h"
 
@@ -66,15 +67,6 @@ struct Options {
   WorkerOptions worker;
 };
 
-/// An output file, opened before any work so that a path that cannot be written is known at once.
-std::ofstream open_report(const char* field, const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path, std::ios::trunc);
-  if (!file) throw InvalidRequest(field, fmt::format("'{}'", path), "a file that can be written");
-  return file;
-}
-
 std::optional<Direction> direction_of(const std::string& text) {
   if (text == "forward") return Direction::forward;
   if (text == "backward") return Direction::backward;
@@ -106,8 +98,8 @@ std::pair<std::uint64_t, std::uint64_t> shard_of(const std::string& text) {
 class Session {
  public:
   explicit Session(const Options& options)
-      : options_(options), direction_(direction_of(options.direction)), json_(open_report("json", options.json)),
-        junit_(open_report("junit", options.junit)) {
+      : options_(options), direction_(direction_of(options.direction)), json_(open_output("json", options.json)),
+        junit_(open_output("junit", options.junit)) {
     check_options_.units = select_checks(options.checks);
     if (!options.known.empty()) known_ = read_known(options.known);
     if (!options.shard.empty()) std::tie(shard_, shards_) = shard_of(options.shard);
