@@ -14,123 +14,19 @@
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/layout.h"
 #include "reference/problem/safetensors.h"
-#include "tests/support/diagnosis_study.h"
+#include "tests/support/capture_file.h"
 
 namespace attest {
 namespace {
 
+using testing_support::CaptureFile;
 using testing_support::Fault;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-/// The tensors of a call, to be changed before they are written.
-class CaptureFile {
- public:
-  explicit CaptureFile(const std::string& text, const Fault& fault = {}) : problem_(parse_case(text)) {
-    const Inputs inputs = make_inputs(problem_);
-    const auto stored = testing_support::store(problem_, inputs, 5);
-    const Exact exact = testing_support::faulty_attention(problem_, inputs, stored, fault);
-    for (const TensorId id : {TensorId::q, TensorId::k, TensorId::v, TensorId::d_o}) {
-      const auto& t = stored.tensors[static_cast<std::size_t>(id)];
-      if (!t.data.empty()) add(std::string(name_of(id)), problem_.dtype, shape_of(id), t.data);
-    }
-    const auto place = [&](TensorId id, const Values& values) {
-      if (values.empty()) return;
-      std::vector<double> data(static_cast<std::size_t>(storage_elements(problem_, id)), 0);
-      const auto& lengths = is_query_side(id) ? problem_.seq_q : problem_.seq_k;
-      std::int64_t token = 0;
-      for (std::int64_t b = 0; b < problem_.batch(); ++b) {
-        for (std::int64_t i = 0; i < lengths[b]; ++i, ++token) {
-          for (std::int64_t h = 0; h < values.heads; ++h) {
-            const auto row = values.row(token, h);
-            std::copy(row.begin(), row.end(), data.begin() + offset_of(problem_, id, b, i, h));
-          }
-        }
-      }
-      add(std::string(name_of(id)), problem_.output_dtype(), shape_of(id), data);
-    };
-    place(TensorId::o, exact.o);
-    place(TensorId::dq, exact.dq);
-    place(TensorId::dk, exact.dk);
-    place(TensorId::dv, exact.dv);
-    if (problem_.layout == Layout::thd) {
-      add_integers("cu_q", token_offsets(problem_.seq_q));
-      add_integers("cu_k", token_offsets(problem_.seq_k));
-    } else {
-      add_integers("seq_q", problem_.seq_q);
-      add_integers("seq_k", problem_.seq_k);
-    }
-    metadata["layout"] = problem_.layout == Layout::thd ? "thd" : problem_.layout == Layout::bshd ? "bshd" : "bhsd";
-    if (problem_.causal != Causal::none) metadata["causal"] = problem_.causal == Causal::top_left ? "top-left" : "bottom-right";
-  }
-
-  std::vector<double> values(const std::string& name) const {
-    const Tensor& t = tensors.at(name);
-    std::vector<double> x(t.bytes.size() / format_of(t.type).bytes);
-    load_all(t.type, t.bytes.data(), x);
-    return x;
-  }
-  void add(const std::string& name, Dtype type, std::vector<std::int64_t> shape, const std::vector<double>& data) {
-    Tensor tensor{static_cast<StoredType>(type), type, std::move(shape), std::vector<std::byte>(data.size() * format_of(type).bytes)};
-    store_all(type, data, tensor.bytes.data());
-    tensors[name] = std::move(tensor);
-  }
-  void add_integers(const std::string& name, const std::vector<std::int64_t>& data) {
-    Tensor tensor{StoredType::i64, Dtype::f64, {static_cast<std::int64_t>(data.size())}, std::vector<std::byte>(data.size() * 8)};
-    std::memcpy(tensor.bytes.data(), data.data(), tensor.bytes.size());
-    tensors[name] = std::move(tensor);
-  }
-  /// Sets one element of a tensor.
-  void set(const std::string& name, std::size_t at, double value) {
-    std::vector<double> x = values(name);
-    x[at] = value;
-    add(name, tensors.at(name).type, tensors.at(name).shape, x);
-  }
-
-  diagnose::Diagnosis diagnose() const {
-    const std::string path = testing::TempDir() + "attest_capture_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + ".safetensors";
-    std::vector<StoredTensor> list;
-    for (const auto& [name, t] : tensors) list.push_back({name, t.stored, t.shape, t.bytes});
-    write_safetensors(path, list, metadata);
-    const diagnose::Diagnosis diagnosis = diagnose::diagnose_capture(path);
-    std::filesystem::remove(path);
-    return diagnosis;
-  }
-
-  struct Tensor {
-    StoredType stored;
-    Dtype type;
-    std::vector<std::int64_t> shape;
-    std::vector<std::byte> bytes;
-  };
-  std::map<std::string, Tensor> tensors;
-  Metadata metadata;
-
- private:
-  std::vector<std::int64_t> shape_of(TensorId id) const {
-    const Extents e = extents_of(problem_, id);
-    if (problem_.layout == Layout::thd) return {e.rows, e.heads, e.width};
-    if (problem_.layout == Layout::bhsd) return {e.batch, e.heads, e.rows, e.width};
-    return {e.batch, e.rows, e.heads, e.width};
-  }
-
-  Problem problem_;
-};
-
-bool says(const diagnose::Diagnosis& diagnosis, const std::string& stage, const std::string& words) {
-  for (const auto& line : diagnosis.lines) {
-    if (line.stage == stage && (line.what + line.fix).find(words) != std::string::npos) return true;
-  }
-  return false;
-}
-
-#define EXPECT_SAYS(diagnosis, stage, words) EXPECT_TRUE(says(diagnosis, stage, words)) << diagnose::print(diagnosis)
 
 TEST(DiagnoseCapture, FindsNothingWrongInCorrectCalls) {
   for (const char* text : {"dtype=f16 heads=4/2 dim=16 q=20,33 k=41,49 qrows=36 krows=50 causal=bottom-right", "layout=thd heads=2 dim=16 q=20,33 k=41,49",
                            "dtype=bf16 layout=bhsd pad=left heads=2 dim=16 q=20,33 k=41,49"}) {
-    CaptureFile file(text);
-    if (std::string(text).find("left") != std::string::npos) file.metadata["pad"] = "left";
-    const diagnose::Diagnosis found = file.diagnose();
+    const diagnose::Diagnosis found = CaptureFile(text).diagnose();
     EXPECT_FALSE(found.wrong) << diagnose::print(found);
     EXPECT_SAYS(found, "values", "as the contract has them");
     EXPECT_SAYS(found, "nan", "all outputs are finite");

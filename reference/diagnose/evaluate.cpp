@@ -68,8 +68,9 @@ Evaluator::KeysPtr Evaluator::read_keys(const Reading& r, const RowAt& at) const
   const std::int64_t first = row_of_token(p, TensorId::k, at.b, 0) + r.shift_k;
   const std::int64_t v_b = (at.b + r.v_batch) % p.batch();
   const std::int64_t v_first = row_of_token(p, TensorId::k, v_b, 0) + r.shift_k;
-  keys->k.resize(n, k.extents().width);
-  keys->v.resize(n, v.extents().width);
+  // A call without keys may have no tensors to take the widths from.
+  keys->k.resize(n, p.dim);
+  keys->v.resize(n, p.width_v());
   const auto read = [](const TensorRows& tensor, std::int64_t b, std::pair<std::int64_t, std::int64_t> where, Matrix& to,
                        std::int64_t j) {
     return tensor.read(b, where.first, where.second, {to.row(j).data(), static_cast<std::size_t>(to.cols())});
