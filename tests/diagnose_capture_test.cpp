@@ -108,17 +108,6 @@ TEST(DiagnoseCapture, TracesNanToItsCause) {
   EXPECT_SAYS(overflow.diagnose(), "nan", "overflow of f16 or of a partial sum");
 }
 
-TEST(DiagnoseCapture, LocatesTheTile) {
-  CaptureFile file("heads=1 dim=8 q=100 k=100 direction=forward");
-  std::vector<double> o = file.values("o");
-  for (std::size_t n = 64 * 8; n < o.size(); ++n) o[n] += 0.5;
-  file.add("o", Dtype::f32, {1, 100, 1, 8}, o);
-  EXPECT_SAYS(file.diagnose(), "where", "the errors fill tile 1 of 64");
-  for (std::size_t n = 32 * 8; n < 64 * 8; ++n) o[n] += 0.5;
-  file.add("o", Dtype::f32, {1, 100, 1, 8}, o);
-  EXPECT_SAYS(file.diagnose(), "where", "the errors start at 32, a multiple of 32");
-}
-
 TEST(DiagnoseCapture, RefusesWhatIsNoCapture) {
   const std::string path = testing::TempDir() + "attest_no_capture.safetensors";
   std::ofstream(path) << "not a capture at all";

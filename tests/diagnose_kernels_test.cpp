@@ -27,7 +27,7 @@ int expect_none_accused(const Problem& problem) {
     kernel->numerics(&call.problem(), &numerics);
     const Exact got = call.outputs();
     const diagnose::Explanation found = diagnose::explain(diagnose::evidence_of(
-        problem, inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv}, make_profile(numerics, problem)));
+        problem, inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv, &got.d_bias}, make_profile(numerics, problem)));
     for (const diagnose::Candidate& cause : found.causes()) ADD_FAILURE() << kernel->name << " is accused of " << found.name_of(cause) << ": " << print_case(problem);
     for (const diagnose::TensorFit& fit : found.contract.tensors) EXPECT_EQ(fit.explained, fit.total) << fit.tensor << " of " << kernel->name << ": " << print_case(problem);
   }

@@ -40,7 +40,7 @@ std::string explain_failure(const Kernel& kernel, const Problem& problem, Device
     undo_conventions(kernel.table().conventions, problem, prepared.truth.exact, run.outputs);
     const Outputs& got = run.outputs;
     diagnose::Diagnosis diagnosis;
-    diagnose::diagnose_outputs(diagnose::evidence_of(problem, prepared.inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv},
+    diagnose::diagnose_outputs(diagnose::evidence_of(problem, prepared.inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv, &got.d_bias},
                                                      make_profile(kernel.numerics(problem), problem)),
                                diagnosis);
     std::string text = head;

@@ -241,11 +241,13 @@ class Reader {
     const StoredTensor& tensor = *capture_.file.find(name);
     const Problem& p = capture_.evidence.problem;
     const std::int64_t want[] = {p.batch(), p.heads_q, p.max_q(), p.max_k()};
+    // A padded call has them over all rows of its tensors, as often as over those of the longest sequence.
+    const std::int64_t rows[] = {p.batch(), p.heads_q, p.layout == Layout::thd ? p.max_q() : p.rows_q(), p.layout == Layout::thd ? p.max_k() : p.rows_k()};
     Operand<T> operand;
     std::vector<std::int64_t> s = tensor.shape;
     while (s.size() < 4) s.insert(s.begin(), 1);
     bool fits = s.size() == 4;
-    for (std::size_t n = 0; fits && n < 4; ++n) fits = s[n] == 1 || s[n] == want[n];
+    for (std::size_t n = 0; fits && n < 4; ++n) fits = s[n] == 1 || s[n] == want[n] || (s[n] == rows[n] && p.pad == PadSide::right);
     if (!fits) throw InvalidRequest(capture_.file.name(), fmt::format("{} {}", name, describe(tensor)), fmt::format("[{}], each its own or 1", fmt::join(want, ", ")));
     shape = {s[0] != 1 || want[0] == 1, s[1] != 1 || want[1] == 1, s[2] != 1 || want[2] == 1, s[3] != 1 || want[3] == 1};
     operand.extent_b = s[0], operand.extent_h = s[1], operand.extent_q = s[2], operand.extent_k = s[3];
@@ -281,6 +283,12 @@ class Reader {
       e.problem.alibi = true;
     }
     e.problem.d_lse = f.find("dlse") != nullptr && e.problem.wants_backward();
+    if (const StoredTensor* d_bias = f.find("dbias"); d_bias != nullptr && e.problem.wants_backward()) {
+      const StoredTensor* bias = f.find("bias");
+      if (bias == nullptr || bias->shape != d_bias->shape || !is_float(*d_bias)) throw InvalidRequest(f.name(), "dbias " + describe(*d_bias), bias == nullptr ? "a bias that it is the gradient of" : "a float tensor of the shape of " + describe(*bias));
+      e.problem.d_bias = true;
+      e.d_bias = operand_rows(d_bias->data.data(), dtype_of(*d_bias), e.operands.bias);
+    }
   }
 
   void place_tensors() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,9 +36,27 @@ std::string list_fits(const Fit& fit) {
   return text;
 }
 
-std::string sampled(const Explanation& x) {
-  const std::string rows = static_cast<std::int64_t>(x.sample.rows.size()) < x.rows ? fmt::format("{} of {} rows", x.sample.rows.size(), x.rows) : fmt::format("all {} rows", x.rows);
-  return x.heads == 0 ? rows : fmt::format("{}, {} of {} key/value heads", rows, x.sample.heads.size(), x.heads);
+std::string count_of(std::size_t some, std::int64_t all, const char* what) {
+  return static_cast<std::int64_t>(some) < all ? fmt::format("{} of {} {}", some, all, what) : fmt::format("all {} {}", all, what);
+}
+
+/// What was compared: `rows` rows, and `heads`, of all that there are.
+std::string sampled(const Explanation& x, std::size_t rows, std::span<const HeadAt> heads) {
+  std::string text = count_of(rows, x.rows, "rows");
+  const bool some = !heads.empty() && !heads.front().keys.empty();
+  if (x.heads > 0) text += fmt::format(", {}{}", some ? fmt::format("{} keys of each of ", heads.front().keys.size()) : "", count_of(heads.size(), x.heads, "key/value heads"));
+  if (x.bias_rows > 0) text += ", " + count_of(x.sample.bias_rows.size(), x.bias_rows, "rows of dbias");
+  return text;
+}
+
+/// On what the readings were ranked.
+std::string ranked(const Explanation& x) { return sampled(x, x.sample.rows.size(), x.sample.heads); }
+
+/// On what the contract was judged.
+std::string judged(const Explanation& x) {
+  std::vector<HeadAt> heads;
+  for (const auto& head : x.heads_judged) heads.push_back(head.at);
+  return sampled(x, x.rows_judged.size(), heads);
 }
 
 void add_values(const Explanation& x, Lines& lines) {
@@ -46,16 +65,15 @@ void add_values(const Explanation& x, Lines& lines) {
     return;
   }
   if (x.as_contracted()) {
-    lines.push_back({"values", Level::ok, fmt::format("as the contract has them, within what the assumed arithmetic may err ({})", list_fits(x.contract)), ""});
+    lines.push_back({"values", Level::ok, fmt::format("as the contract has them, within what the assumed arithmetic may err ({}; {})", list_fits(x.contract), judged(x)), ""});
     return;
   }
   const std::vector<Candidate> causes = x.causes();
-  lines.push_back({"values", Level::fault, fmt::format("not the contract's: {} are within their bounds", list_fits(x.contract)), ""});
+  lines.push_back({"values", Level::fault, fmt::format("not the contract's: {} are within their bounds ({})", list_fits(x.contract), judged(x)), ""});
   if (causes.empty()) {
-    lines.push_back({"values", Level::note, fmt::format("none of {} readings explains them{} ({})", x.hypotheses.size(), x.pairs_tried ? ", nor a pair" : "", sampled(x)), "see where the errors lie"});
-    const Candidate& best = x.ranking.front();
-    if (best.fit.explains_more_than(x.contract_on_sample) && best.fit.misfit() < 0.5 * x.contract_on_sample.misfit()) {
-      lines.push_back({"values", Level::note, fmt::format("the nearest is {} [{}, {}]: it explains {}", x.says(best), x.name_of(best), name_of(best.scope), list_fits(best.fit)), x.hypotheses[best.changes.front()].fix});
+    lines.push_back({"values", Level::note, fmt::format("none of {} readings explains them{} ({})", x.hypotheses.size(), x.pairs_tried ? ", nor a pair" : "", ranked(x)), "see where the errors lie"});
+    if (const Candidate& best = x.ranking.front(); x.nearest_helps()) {
+      lines.push_back({"values", Level::note, fmt::format("the nearest is {} [{}, {}]: it explains {}, and what it leaves is {:.2g} times its bound off (root mean square; the contract's reading {:.2g})", x.says(best), x.name_of(best), name_of(best.scope), list_fits(best.fit), std::sqrt(best.fit.misfit()), std::sqrt(x.contract_on_sample.misfit())), x.hypotheses[best.changes.front()].fix});
     }
     return;
   }
@@ -63,7 +81,7 @@ void add_values(const Explanation& x, Lines& lines) {
     const Candidate& cause = causes[n];
     std::string fix;
     for (const std::size_t change : cause.changes) fix += (fix.empty() ? "" : "; ") + x.hypotheses[change].fix;
-    lines.push_back({"values", Level::fault, n == 0 ? fmt::format("what was computed is {} [{}, {}]: it explains {} ({})", x.says(cause), x.name_of(cause), name_of(cause.scope), list_fits(cause.fit), sampled(x))
+    lines.push_back({"values", Level::fault, n == 0 ? fmt::format("what was computed is {} [{}, {}]: it explains {} ({})", x.says(cause), x.name_of(cause), name_of(cause.scope), list_fits(cause.fit), ranked(x))
                                                      : fmt::format("which here gives the same as {} [{}]", x.says(cause), x.name_of(cause)), fix});
   }
   for (const Candidate& other : x.ranking) {

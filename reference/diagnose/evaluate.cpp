@@ -96,6 +96,7 @@ Evaluator::KeysPtr Evaluator::read_keys(const Reading& r, const RowAt& at) const
     }
   }
   for (std::int64_t j = 0; j < n; ++j) {
+    keys->j.push_back(j);
     keys->k_norm.push_back(norm(keys->k.row(j).data(), keys->k.cols()));
     keys->v_norm.push_back(norm(keys->v.row(j).data(), keys->v.cols()));
   }
@@ -121,7 +122,7 @@ Evaluator::KeysPtr Evaluator::keys_for(const Reading& reading, const RowAt& at) 
   return keys;
 }
 
-void Evaluator::mask(const Reading& r, SoftRow& row) const {
+void Evaluator::mask(const Reading& r, const Keys& keys, SoftRow& row) const {
   const RowAt& at = row.at;
   const Problem& p = r.problem;
   const auto n = static_cast<std::int64_t>(row.score.size());
@@ -137,7 +138,8 @@ void Evaluator::mask(const Reading& r, SoftRow& row) const {
     range.last = std::min(range.last, at.i + shift + 1 - r.causal_less);
   }
   const Inputs& in = evidence_.operands;
-  for (std::int64_t j = 0; j < n; ++j) {
+  for (std::int64_t x = 0; x < n; ++x) {
+    const std::int64_t j = keys.j[x];
     bool shown = j >= range.first && j < range.last;
     const bool in_mask = p.mask && (in.mask.extent_k == 1 || j < in.mask.extent_k) && at.i < evidence_.problem.max_q();
     if (shown && in_mask) shown = in.mask.at(at.b, at.h, at.i, j) != 0;
@@ -145,7 +147,7 @@ void Evaluator::mask(const Reading& r, SoftRow& row) const {
       shown = in.block_mask.at(at.b, at.h, at.i / p.block->rows, j / p.block->cols) != 0;
     }
     if (r.tile_fault == TileFault::last_dropped && j / r.tile == (n - 1) / r.tile) shown = false;
-    if (!shown) row.score[j] = kHidden;
+    if (!shown) row.score[x] = kHidden;
   }
 }
 
@@ -163,12 +165,13 @@ void Evaluator::score(const Reading& r, const Keys& keys, SoftRow& row) const {
   const double q_norm = norm(row.q.data(), keys.k.cols());
   const double terms = static_cast<double>(p.dim) / 8 + 8;
   double error = 0;
-  for (std::int64_t j = 0; j < n; ++j) {
-    double& x = row.score[j];
+  for (std::int64_t at_key = 0; at_key < n; ++at_key) {
+    const std::int64_t j = keys.j[at_key];
+    double& x = row.score[at_key];
     const double inner = r.cap_before_scale ? x : x * scale;
     if (cap > 0) {
       const double secant = 1 / std::cosh(inner / cap);
-      row.slope[j] = secant * secant;
+      row.slope[at_key] = secant * secant;
       x = cap * std::tanh(inner / cap) * (r.cap_before_scale ? scale : 1);
     } else {
       x = x * scale;
@@ -188,7 +191,7 @@ void Evaluator::score(const Reading& r, const Keys& keys, SoftRow& row) const {
     }
     x *= r.score_factor;
   }
-  mask(r, row);
+  mask(r, keys, row);
   for (std::int64_t j = 0; j < n; ++j) {
     if (row.score[j] == kHidden) continue;
     const double product = 2 * terms * unit * std::abs(scale) * q_norm * keys.k_norm[j];

@@ -29,9 +29,16 @@ struct RowResult {
   Elements dq;   // [D]
 };
 
+/// A key/value head whose gradients are looked at: at all of its keys, or where `keys` is not empty at those.
+struct HeadAt {
+  std::int64_t b = 0;
+  std::int64_t head_kv = 0;
+  std::vector<std::int64_t> keys = {};
+};
+
 struct ColumnResult {
-  Elements dk;  // [Sk, D]
-  Elements dv;  // [Sk, Dv]
+  Elements dk;  // [keys, D]
+  Elements dv;  // [keys, Dv]
 };
 
 /// What the two passes are taken for. The backward of a flash kernel takes LSE and O from its forward; one that is wrong
@@ -65,8 +72,11 @@ class Evaluator {
   explicit Evaluator(const Evidence& evidence);
 
   RowResult row(const Passes& passes, const RowAt& at, bool gradients) const;
-  /// Costs every row of the head's group.
-  ColumnResult columns(const Passes& passes, std::int64_t b, std::int64_t head_kv) const;
+  /// Costs every score of the head's group; of listed keys, only theirs: then P comes from the LSE and delta from the O of
+  /// the evidence, as a backward has them, and nothing is known of readings that would take others.
+  ColumnResult columns(const Passes& passes, const HeadAt& head) const;
+  /// A row of dbias, in the bias's own indices: [Sk|1]. Costs the rows that share it.
+  Elements bias_row(const Passes& passes, const RowAt& at) const;
   /// Keys that a reading finds elsewhere are kept per thread until this is called; readings are told apart by address.
   static void forget_keys();
   /// The forward of one row, for the stages that look at scores.
@@ -76,6 +86,7 @@ class Evaluator {
   struct Keys {
     Matrix k;  // [n, D]
     Matrix v;  // [n, Dv]
+    std::vector<std::int64_t> j;  // [n]; indices of the keys
     std::vector<double> k_norm;  // [n]
     std::vector<double> v_norm;  // [n]
     std::vector<std::int64_t> outside;  // keys read outside of their tensor
@@ -83,8 +94,9 @@ class Evaluator {
   using KeysPtr = std::shared_ptr<const Keys>;
   struct Backward {
     bool known = false;
-    std::vector<double> p, ds, dp, e_p, e_ds;  // [n]; e_: tolerances
-    std::vector<double> d_o;                   // [Dv]
+    std::vector<double> p, ds, keep, e_p, e_ds;  // [n]; e_: tolerances
+    std::vector<double> d_score, e_d_score;      // [n]; dS before the softcap's derivative
+    std::vector<double> d_o;                     // [Dv]
   };
 
   KeysPtr keys_for(const Reading& reading, const RowAt& at) const;
@@ -92,12 +104,16 @@ class Evaluator {
   bool place(const Reading& reading, const RowAt& at, RowAt& placed) const;
   bool read_query(const Reading& reading, TensorId id, const RowAt& at, std::vector<double>& out) const;
   void score(const Reading& reading, const Keys& keys, SoftRow& row) const;
-  void mask(const Reading& reading, SoftRow& row) const;
+  void mask(const Reading& reading, const Keys& keys, SoftRow& row) const;
   void softmax(const Reading& reading, const Keys& keys, SoftRow& row) const;
   double reported_lse(const Reading& reading, const SoftRow& row, double top, double sum) const;
   std::vector<double> tile_weights(const Reading& reading, const SoftRow& row, double top) const;
   SoftRow soft_row(const Reading& reading, const RowAt& at, KeysPtr& keys) const;
   bool delta_of(const Passes& passes, const RowAt& at, const SoftRow& own, double& delta, double& error) const;
+  bool delta_of_captured(const Reading& reading, const RowAt& at, double& delta, double& error) const;
+  ColumnResult whole_columns(const Passes& passes, const HeadAt& head) const;
+  ColumnResult some_columns(const Passes& passes, const HeadAt& head) const;
+  bool columns_known(const Reading& reading) const;
   Backward backward(const Passes& passes, const RowAt& at, const SoftRow& forward, SoftRow& own, KeysPtr& keys) const;
 
   const Evidence& evidence_;

@@ -65,7 +65,7 @@ Evaluator::Backward Evaluator::backward(const Passes& passes, const RowAt& at, c
   const std::size_t n = own.score.size();
   const double terms = (static_cast<double>(out.d_o.size()) / 8 + 8) * numerics.u;
   const double stored_error = forward.lse_tolerance + 0x1p-23 * std::abs(std::isfinite(forward.lse) ? forward.lse : 0);
-  for (auto* list : {&out.p, &out.ds, &out.dp, &out.e_p, &out.e_ds}) list->assign(n, 0);
+  for (auto* list : {&out.p, &out.ds, &out.keep, &out.e_p, &out.e_ds, &out.d_score, &out.e_d_score}) list->assign(n, 0);
   for (std::size_t j = 0; j < n; ++j) {
     if (!std::isfinite(own.score[j]) && !std::isnan(own.score[j])) continue;
     double p = own.p[j];
@@ -80,12 +80,14 @@ Evaluator::Backward Evaluator::backward(const Passes& passes, const RowAt& at, c
     if (!passes.consistent && r.problem.dropout) keep = keep_scale(r) * keeps(r, own.at, static_cast<std::int64_t>(j));
     const double dp = product * keep;
     out.p[j] = p;
-    out.dp[j] = keep;  // the factor of dV
-    out.ds[j] = p * (dp - delta) * (r.cap_slope_missing ? 1 : own.slope[j]);
+    out.keep[j] = keep;
+    out.d_score[j] = p * (dp - delta);
     out.e_p[j] = p * (relative + numerics.p_bwd.u) + numerics.p_bwd.subnormal;
-    out.e_ds[j] = std::abs(out.ds[j]) * (relative + numerics.p_bwd.u + (r.problem.softcap > 0 ? 0x1p-18 : 0)) +
-                  p * (terms * keep * d_o_norm * keys->v_norm[j] + delta_error + 4 * numerics.u * (std::abs(dp) + std::abs(delta))) +
-                  numerics.p_bwd.subnormal;
+    const double own_error = p * (terms * keep * d_o_norm * keys->v_norm[j] + delta_error + 4 * numerics.u * (std::abs(dp) + std::abs(delta))) + numerics.p_bwd.subnormal;
+    out.e_d_score[j] = std::abs(out.d_score[j]) * (relative + numerics.p_bwd.u) + own_error;
+    const double slope = r.cap_slope_missing ? 1 : own.slope[j];
+    out.ds[j] = out.d_score[j] * slope;
+    out.e_ds[j] = std::abs(out.ds[j]) * (relative + numerics.p_bwd.u + (r.problem.softcap > 0 ? 0x1p-18 : 0)) + own_error;
   }
   return out;
 }
@@ -119,54 +121,6 @@ RowResult Evaluator::row(const Passes& passes, const RowAt& at, bool gradients) 
   }
   for (std::int64_t d = 0; d < width; ++d) tolerance[d] += numerics.out.u * std::abs(dq[d]);
   result.dq = elements(std::move(dq), std::move(tolerance));
-  return result;
-}
-
-ColumnResult Evaluator::columns(const Passes& passes, std::int64_t b, std::int64_t head_kv) const {
-  ColumnResult result;
-  const Reading& r = *passes.backward;
-  const Problem& contract = evidence_.problem;
-  if (!r.columns_follow() || r.problem.pad != contract.pad || r.problem.seq_k != contract.seq_k) return result;
-  const std::int64_t n = contract.seq_k[b], dim = contract.dim, width = contract.width_v();
-  const NumericsProfile& numerics = evidence_.numerics;
-  const double scale = r.dk_unscaled ? 1 : r.problem.effective_scale();
-  std::vector<double> dk(static_cast<std::size_t>(n * dim), 0), e_dk = dk, dv(static_cast<std::size_t>(n * width), 0), e_dv = dv;
-  const double sums = (static_cast<double>(contract.seq_q[b] * contract.group()) / 8 + 16) * numerics.u;
-  for (std::int64_t h = 0; h < contract.heads_q; ++h) {
-    const bool in_group = r.group == GroupSum::all || (r.group == GroupSum::first && h % contract.group() == 0) ||
-                          (r.group == GroupSum::last && h % contract.group() == contract.group() - 1);
-    const bool has_k = in_group && key_head(r, h) == head_kv;
-    const bool has_v = in_group && value_head(r, h) == head_kv;
-    for (std::int64_t i = 0; (has_k || has_v) && i < contract.seq_q[b]; ++i) {
-      KeysPtr keys;
-      const RowAt at{b, h, i};
-      const SoftRow forward = soft_row(*passes.forward, at, keys);
-      SoftRow own;
-      const Backward row = backward(passes, at, forward, own, keys);
-      if (!row.known) return result;
-      for (std::int64_t j = 0; j < n; ++j) {
-        if (row.p[j] == 0) continue;
-        if (has_k) {
-          for (std::int64_t d = 0; d < dim; ++d) {
-            const double q = scale * own.q[d];
-            dk[j * dim + d] += row.ds[j] * q;
-            e_dk[j * dim + d] += (row.e_ds[j] + sums * std::abs(row.ds[j])) * std::abs(q);
-          }
-        }
-        if (has_v) {
-          const double keep = r.dv_undropped ? 1 : row.dp[j];
-          for (std::int64_t c = 0; c < width; ++c) {
-            dv[j * width + c] += row.p[j] * keep * row.d_o[c];
-            e_dv[j * width + c] += (row.e_p[j] + sums * row.p[j]) * keep * std::abs(row.d_o[c]);
-          }
-        }
-      }
-    }
-  }
-  for (std::size_t x = 0; x < dk.size(); ++x) e_dk[x] += numerics.out.u * std::abs(dk[x]) + numerics.out.subnormal;
-  for (std::size_t x = 0; x < dv.size(); ++x) e_dv[x] += numerics.out.u * std::abs(dv[x]) + numerics.out.subnormal;
-  result.dk = elements(std::move(dk), std::move(e_dk));
-  result.dv = elements(std::move(dv), std::move(e_dv));
   return result;
 }
 

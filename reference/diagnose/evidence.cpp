@@ -48,7 +48,7 @@ bool TensorRows::read(std::int64_t b, std::int64_t row, std::int64_t head, std::
 }
 
 bool Evidence::has_gradients() const {
-  return of(TensorId::dq).present() || of(TensorId::dk).present() || of(TensorId::dv).present();
+  return of(TensorId::dq).present() || of(TensorId::dk).present() || of(TensorId::dv).present() || d_bias.present();
 }
 
 Evidence evidence_of(const Problem& problem, const Inputs& inputs, const HeldOutputs& outputs,
@@ -74,7 +74,16 @@ Evidence evidence_of(const Problem& problem, const Inputs& inputs, const HeldOut
   hold(TensorId::dv, outputs.dv);
   if (outputs.lse != nullptr && !outputs.lse->empty()) evidence.lse = TensorRows(problem, TensorId::o, *outputs.lse);
   if (!inputs.d_lse.empty()) evidence.d_lse = TensorRows(problem, TensorId::o, inputs.d_lse);
+  if (outputs.d_bias != nullptr && !outputs.d_bias->empty()) {
+    evidence.d_bias = operand_rows(reinterpret_cast<const std::byte*>(outputs.d_bias->data.data()), Dtype::f64, inputs.bias);
+  }
   return evidence;
+}
+
+TensorRows operand_rows(const std::byte* data, Dtype type, const Operand<double>& shape) {
+  const Extents extents = {.batch = shape.extent_b, .rows = shape.extent_q, .heads = shape.extent_h, .width = shape.extent_k};
+  const Strides strides = {.batch = shape.extent_h * shape.extent_q * shape.extent_k, .seq = shape.extent_k, .head = shape.extent_q * shape.extent_k};
+  return {data, type, extents, strides};
 }
 
 }  // namespace attest::diagnose

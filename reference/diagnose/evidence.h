@@ -69,6 +69,7 @@ struct Evidence {
   std::array<TensorRows, 8> tensors;  // by TensorId; outputs may be absent
   TensorRows lse;                     // [B, Sq, Hq, 1]
   TensorRows d_lse;                   // [B, Sq, Hq, 1]
+  TensorRows d_bias;                  // [B|1, Sq|1, Hq|1, Sk|1], as the bias
   NumericsProfile numerics;           // of the kernel that made the outputs, declared or assumed
 
   const TensorRows& of(TensorId id) const { return tensors[static_cast<std::size_t>(id)]; }
@@ -83,8 +84,12 @@ struct HeldOutputs {
   const Values* dq = nullptr;             // [tokens_q, Hq, D]
   const Values* dk = nullptr;             // [tokens_k, Hkv, D]
   const Values* dv = nullptr;             // [tokens_k, Hkv, Dv]
+  const Operand<double>* d_bias = nullptr;  // as the bias
 };
 Evidence evidence_of(const Problem& problem, const Inputs& inputs, const HeldOutputs& outputs,
                      const NumericsProfile& numerics);
+
+/// An operand or its gradient, [B|1, Hq|1, Sq|1, Sk|1] contiguous, as rows (b, i, h) over keys.
+TensorRows operand_rows(const std::byte* data, Dtype type, const Operand<double>& shape);
 
 }  // namespace attest::diagnose

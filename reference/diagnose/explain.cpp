@@ -16,7 +16,11 @@ constexpr std::size_t kComparedRows = 96;      // on which the best are ranked
 constexpr std::size_t kRanked = 16;
 constexpr std::size_t kPaired = 4;             // changes that are tried with every other one
 constexpr double kHeadWork = 4e6;              // multiply-adds over the heads compared for dk and dv
-constexpr double kMostHeadWork = 6e8;          // of one head; above, dk and dv are left out
+constexpr double kMostHeadWork = 6e8;          // of one head; above, a few keys of it are looked at
+constexpr double kMostKeyWork = 2e9;           // of these keys; above, dk and dv are left out
+constexpr std::int64_t kSampledKeys = 8;
+constexpr std::int64_t kFewQueries = 16384;    // with which keys of two heads are looked at
+constexpr std::int64_t kBiasRows = 24;
 constexpr double kImproves = 0.9;              // a change worth pairing leaves at most this share of the misfit
 // Readings whose misfits differ by less have given the same values but for the last bits of a constant.
 constexpr double kSame = 1e-3;
@@ -100,12 +104,8 @@ class Search {
 
  private:
   Fit fit(const Candidate& candidate, const Sample& sample) const {
-    Reading changed = contract_;
-    for (const std::size_t n : candidate.changes) result_.hypotheses[n].change(changed);
-    const bool forward = candidate.scope == Scope::both || candidate.scope == Scope::forward;
-    const bool backward = candidate.scope != Scope::forward;
-    const bool consistent = candidate.scope == Scope::both || candidate.scope == Scope::backward_own_softmax;
-    return fit_of(evaluator_, evidence_, {forward ? &changed : &contract_, backward ? &changed : &contract_, consistent}, sample);
+    Reading changed;
+    return fit_of(evaluator_, evidence_, passes_of(result_, candidate, contract_, changed), sample);
   }
 
   Fit contract_fit(const Sample& sample) const {
@@ -117,40 +117,80 @@ class Search {
     result_.rows = count_rows(p);
     const std::vector<RowAt> rows = spread_rows(p, kCandidateRows);
     std::vector<double> misfit(rows.size(), 0);
+    result_.rows_judged.resize(rows.size());
     const auto count = static_cast<std::int64_t>(rows.size());
 #pragma omp parallel for schedule(dynamic)
     for (std::int64_t n = 0; n < count; ++n) {
-      const Fit one = contract_fit({{rows[n]}, {}});
+      result_.rows_judged[n] = {rows[n], contract_fit({.rows = {rows[n]}})};
+      const Fit& one = result_.rows_judged[n].fit;
       misfit[n] = one.tensors.empty() ? 0 : one.misfit();
     }
     result_.sample.rows = choose(rows, misfit, kComparedRows);
     screened_.rows = choose(rows, misfit, kScreenedRows);
     if (evidence_.of(TensorId::dk).present() || evidence_.of(TensorId::dv).present()) choose_heads();
-    // All candidate rows decide which pass is wrong.
-    result_.contract = contract_fit({rows, result_.sample.heads});
+    if (evidence_.d_bias.present()) choose_bias_rows();
+    // All candidate rows and heads decide which pass is wrong.
+    Sample all{.rows = rows, .bias_rows = result_.sample.bias_rows};
+    for (const auto& judged : result_.heads_judged) all.heads.push_back(judged.at);
+    result_.contract = contract_fit(all);
   }
 
   void choose_heads() {
     const Problem& p = evidence_.problem;
     result_.heads = p.batch() * p.heads_kv;
-    std::vector<std::pair<double, std::pair<std::int64_t, std::int64_t>>> judged;
     double work = 0;
     for (std::int64_t n = 0; n < result_.heads; ++n) {
       // From both ends inwards, so that two heads are the first and the last.
       const std::int64_t at = n % 2 == 0 ? n / 2 : result_.heads - 1 - n / 2;
-      const std::pair head(at / p.heads_kv, at % p.heads_kv);
-      const double own = head_work(p, head.first);
-      if (p.seq_k[head.first] == 0 || own > kMostHeadWork || (work > 0 && work + own > 4 * kHeadWork)) continue;
+      const HeadAt head{at / p.heads_kv, at % p.heads_kv};
+      const double own = head_work(p, head.b);
+      if (p.seq_k[head.b] == 0 || own > kMostHeadWork || (work > 0 && work + own > 4 * kHeadWork)) continue;
       work += own;
-      judged.push_back({contract_fit({{}, {head}}).misfit(), head});
+      result_.heads_judged.push_back({head, contract_fit({.heads = {head}})});
     }
-    std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (result_.heads_judged.empty()) {
+      choose_keys();
+      return;
+    }
+    std::vector<const Judged<HeadAt>*> order;
+    for (const auto& judged : result_.heads_judged) order.push_back(&judged);
+    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->fit.misfit() > b->fit.misfit(); });
     work = 0;
-    for (const auto& [misfit, head] : judged) {
-      const double own = head_work(p, head.first);
+    for (const auto* judged : order) {
+      const double own = head_work(p, judged->at.b);
       if (work > 0 && work + own > kHeadWork) continue;
       work += own;
+      result_.sample.heads.push_back(judged->at);
+    }
+  }
+
+  /// Where every head costs too much: keys spread over the first and the last one.
+  void choose_keys() {
+    const Problem& p = evidence_.problem;
+    if (!evidence_.lse.present() || !evidence_.of(TensorId::o).present()) return;
+    for (const std::int64_t at : {std::int64_t{0}, result_.heads - 1}) {
+      const std::int64_t b = at / p.heads_kv, n = p.seq_k[b], queries = p.seq_q[b] * p.group();
+      const double work = static_cast<double>(queries * kSampledKeys * (p.dim + p.width_v()));
+      if (n == 0 || work > kMostKeyWork || (!result_.heads_judged.empty() && (queries > kFewQueries || result_.heads == 1))) continue;
+      HeadAt head{b, at % p.heads_kv};
+      for (std::int64_t x = 0; x < std::min(n, kSampledKeys); ++x) head.keys.push_back(x * (n - 1) / std::max<std::int64_t>(1, std::min(n, kSampledKeys) - 1));
+      result_.heads_judged.push_back({head, contract_fit({.heads = {head}})});
       result_.sample.heads.push_back(head);
+    }
+  }
+
+  void choose_bias_rows() {
+    const Problem& p = evidence_.problem;
+    const Extents& shape = evidence_.d_bias.extents();
+    result_.bias_rows = shape.batch * shape.heads * std::min(shape.rows, p.max_q());
+    const double shared = static_cast<double>(shape.batch == 1 ? p.batch() : 1) * static_cast<double>(shape.heads == 1 ? p.heads_q : 1) * static_cast<double>(shape.rows == 1 ? p.max_q() : 1);
+    const double own = shared * static_cast<double>(p.max_k() * (p.dim + p.width_v()));
+    if (result_.bias_rows == 0 || own > kMostHeadWork) return;
+    const std::int64_t count = std::min({kBiasRows, result_.bias_rows, std::max<std::int64_t>(2, static_cast<std::int64_t>(kHeadWork / std::max(own, 1.0)))});
+    const std::int64_t rows = std::min(shape.rows, p.max_q());
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t at = count == 1 ? 0 : n * (result_.bias_rows - 1) / (count - 1);
+      result_.sample.bias_rows.push_back({at / rows / shape.heads, at / rows % shape.heads, at % rows});
     }
   }
 
@@ -163,7 +203,7 @@ class Search {
   bool deviates() {
     const bool forward = wrong("o") || wrong("lse");
     const bool rows = wrong("dq");
-    const bool gradients = rows || wrong("dk") || wrong("dv");
+    const bool gradients = rows || wrong("dk") || wrong("dv") || wrong("dbias");
     columns_alone_ = !forward && !rows && gradients;
     if (forward) scopes_ = evidence_.has_gradients() ? std::vector{Scope::both, Scope::forward} : std::vector{Scope::forward};
     if (!forward && gradients) scopes_ = {Scope::backward, Scope::backward_own_softmax};
@@ -178,9 +218,13 @@ class Search {
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.fit.misfit() < b.fit.misfit(); });
   }
 
+  /// Where o, lse and dq are right the cause shows in the sums over queries alone.
+  Sample screening_sample() const {
+    return columns_alone_ ? Sample{.heads = result_.sample.heads, .bias_rows = result_.sample.bias_rows} : screened_;
+  }
+
   void screen(std::vector<Candidate>& candidates) const {
-    // Where o, lse and dq are right the cause shows in dk and dv alone.
-    fit_all(candidates, columns_alone_ ? Sample{{}, result_.sample.heads} : screened_);
+    fit_all(candidates, screening_sample());
   }
 
   void rank(std::vector<Candidate>& candidates) const {
@@ -189,8 +233,7 @@ class Search {
   }
 
   void try_pairs(const std::vector<Candidate>& singles) {
-    const Sample screened = columns_alone_ ? Sample{{}, result_.sample.heads} : screened_;
-    const double before = contract_fit(screened).misfit();
+    const double before = contract_fit(screening_sample()).misfit();
     std::vector<Candidate> pairs;
     std::vector<std::size_t> useful;
     for (const Candidate& single : singles) {
@@ -237,6 +280,15 @@ std::string_view name_of(Scope scope) {
   return "";
 }
 
+Passes passes_of(const Explanation& explanation, const Candidate& candidate, const Reading& contract, Reading& changed) {
+  changed = contract;
+  for (const std::size_t n : candidate.changes) explanation.hypotheses[n].change(changed);
+  const bool forward = candidate.scope == Scope::both || candidate.scope == Scope::forward;
+  const bool backward = candidate.scope != Scope::forward;
+  const bool consistent = candidate.scope == Scope::both || candidate.scope == Scope::backward_own_softmax;
+  return {forward ? &changed : &contract, backward ? &changed : &contract, consistent};
+}
+
 std::vector<Candidate> Explanation::causes() const {
   std::vector<Candidate> best;
   for (const Candidate& candidate : ranking) {
@@ -250,6 +302,10 @@ std::vector<Candidate> Explanation::causes() const {
     if (!named) best.push_back(candidate);
   }
   return best;
+}
+
+bool Explanation::nearest_helps() const {
+  return !ranking.empty() && ranking.front().fit.explains_more_than(contract_on_sample) && ranking.front().fit.misfit() < 0.5 * contract_on_sample.misfit();
 }
 
 std::string Explanation::name_of(const Candidate& candidate) const {

@@ -13,10 +13,11 @@
 
 namespace attest::diagnose {
 
-/// Rows and, for dk and dv, whole key/value heads on which outputs are compared.
+/// Rows, for dk and dv key/value heads, and rows of dbias on which outputs are compared.
 struct Sample {
-  std::vector<RowAt> rows;
-  std::vector<std::pair<std::int64_t, std::int64_t>> heads;  // (b, head_kv)
+  std::vector<RowAt> rows = {};
+  std::vector<HeadAt> heads = {};
+  std::vector<RowAt> bias_rows = {};  // in the bias's own indices
 };
 
 struct TensorFit {
@@ -50,6 +51,13 @@ Fit fit_of(const Evaluator& evaluator, const Evidence& evidence, const Passes& p
 enum class Scope : std::uint8_t { both, forward, backward, backward_own_softmax };
 std::string_view name_of(Scope scope);
 
+/// How one row or one key/value head fits the contract.
+template <typename At>
+struct Judged {
+  At at;
+  Fit fit;
+};
+
 struct Candidate {
   std::vector<std::size_t> changes;  // indices of the hypotheses, one or two
   Scope scope = Scope::both;
@@ -58,11 +66,14 @@ struct Candidate {
 
 struct Explanation {
   std::vector<Hypothesis> hypotheses;  // all that were tried
-  Fit contract;                        // how the outputs fit the contract, on the sample
+  Fit contract;                        // how the outputs fit the contract, on all that was judged
+  std::vector<Judged<RowAt>> rows_judged;
+  std::vector<Judged<HeadAt>> heads_judged;
   Sample sample;                       // on which readings are ranked
   Fit contract_on_sample;
   std::int64_t rows = 0;               // of all
   std::int64_t heads = 0;              // key/value heads of all sequences, where there are dk and dv
+  std::int64_t bias_rows = 0;          // of dbias
   std::vector<Candidate> ranking;      // best first; the first few
   bool pairs_tried = false;
 
@@ -70,9 +81,14 @@ struct Explanation {
   bool as_contracted() const { return contract.explained(); }
   /// Candidates at the top that explain every compared element and cannot be told apart on it; empty where none does.
   std::vector<Candidate> causes() const;
+  /// The best reading explains more than the contract does, though not everything.
+  bool nearest_helps() const;
   std::string name_of(const Candidate& candidate) const;  // "causal-top-left + lse-base-2"
   std::string says(const Candidate& candidate) const;     // in words
 };
+
+/// The passes of a candidate; `changed` is filled with its reading.
+Passes passes_of(const Explanation& explanation, const Candidate& candidate, const Reading& contract, Reading& changed);
 
 Explanation explain(const Evidence& evidence);
 

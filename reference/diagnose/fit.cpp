@@ -31,6 +31,12 @@ class Comparison {
   Comparison(const Evidence& evidence, Fit& fit) : evidence_(evidence), fit_(fit) {}
 
   void add(TensorId id, const RowAt& at, const Elements& want) { add(name_of(id), evidence_.of(id), id, at, want); }
+  void add_bias(const RowAt& at, const Elements& want) {
+    std::vector<double> got(static_cast<std::size_t>(evidence_.d_bias.extents().width));
+    evidence_.d_bias.read(at.b, at.i, at.h, got);
+    const Dtype type = evidence_.d_bias.type();
+    compare(want, got, type == Dtype::f64 ? evidence_.problem.lse_dtype() : type, tensor("dbias"));
+  }
   void add_lse(const RowAt& at, const Elements& want) { add("lse", evidence_.lse, TensorId::o, at, want); }
 
  private:
@@ -101,14 +107,17 @@ Fit fit_of(const Evaluator& evaluator, const Evidence& evidence, const Passes& p
     comparison.add_lse(at, row.lse);
     comparison.add(TensorId::dq, at, row.dq);
   }
-  for (const auto& [b, head_kv] : sample.heads) {
-    const ColumnResult columns = evaluator.columns(passes, b, head_kv);
-    const Problem& p = evidence.problem;
-    for (std::int64_t j = 0; j < p.seq_k[b]; ++j) {
-      comparison.add(TensorId::dk, {b, head_kv, j}, row_of(columns.dk, j, p.dim));
-      comparison.add(TensorId::dv, {b, head_kv, j}, row_of(columns.dv, j, p.width_v()));
+  const Problem& p = evidence.problem;
+  for (const HeadAt& head : sample.heads) {
+    const ColumnResult columns = evaluator.columns(passes, head);
+    const std::int64_t count = head.keys.empty() ? p.seq_k[head.b] : static_cast<std::int64_t>(head.keys.size());
+    for (std::int64_t n = 0; n < count; ++n) {
+      const RowAt at{head.b, head.head_kv, head.keys.empty() ? n : head.keys[static_cast<std::size_t>(n)]};
+      comparison.add(TensorId::dk, at, row_of(columns.dk, n, p.dim));
+      comparison.add(TensorId::dv, at, row_of(columns.dv, n, p.width_v()));
     }
   }
+  for (const RowAt& at : sample.bias_rows) comparison.add_bias(at, evaluator.bias_row(passes, at));
   return fit;
 }
 

@@ -137,6 +137,15 @@ void add_backward_hypotheses(const Evidence& evidence, std::vector<Hypothesis>& 
     add("dk-unscaled", "a dK without the scale", "multiply dK by the scale", [](Reading& r) { r.dk_unscaled = true; });
   }
   if (p.dropout && p.dropout->p > 0) add("dv-undropped", "a dV without dropout", "dV sums Z / (1 - p) P dO", [](Reading& r) { r.dv_undropped = true; });
+  if (evidence.d_bias.present()) {
+    const Extents& shape = evidence.d_bias.extents();
+    if ((shape.batch == 1 && p.batch() > 1) || (shape.heads == 1 && p.heads_q > 1)) {
+      add("dbias-of-first", "a dBias of the first sequence and head alone of those that share the bias", "sum over what the bias broadcasts", [](Reading& r) { r.bias_sum = GroupSum::first; });
+      add("dbias-of-last", "a dBias of the last sequence and head alone of those that share the bias", "sum over what the bias broadcasts, do not overwrite", [](Reading& r) { r.bias_sum = GroupSum::last; });
+    }
+    if (p.effective_scale() != 1) add("dbias-scaled", "a dBias multiplied by the scale", "dBias is dS: the scale belongs to dQ and dK", [](Reading& r) { r.d_bias_scaled = true; });
+    if (p.softcap > 0) add("dbias-in-softcap", "a dBias multiplied by the derivative of the softcap", "the bias is added after the softcap", [](Reading& r) { r.d_bias_in_softcap = true; });
+  }
   if (p.group() > 1) {
     add("group-first-head", "dK and dV of the first query head of each group alone", "sum over the query heads of the group", [](Reading& r) { r.group = GroupSum::first; });
     add("group-last-head", "dK and dV of the last query head of each group alone", "sum over the group, do not overwrite", [](Reading& r) { r.group = GroupSum::last; });

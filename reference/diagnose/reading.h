@@ -18,7 +18,7 @@ enum class KeepCounter : std::uint8_t { contract, rows_and_columns_swapped, line
 enum class TileFault : std::uint8_t {
   none, not_rescaled, never_rescaled, last_dropped, last_twice, stale_k, stale_v, stale_kv
 };
-enum class GroupSum : std::uint8_t { all, first, last };
+enum class GroupSum : std::uint8_t { all, first, last };  // of what a gradient sums over
 
 struct Reading {
   Problem problem;  // as it is understood: masks, lengths, padding side, scale, softcap, dropout
@@ -69,7 +69,10 @@ struct Reading {
   bool dq_unscaled = false;
   bool dk_unscaled = false;
   bool dv_undropped = false;
-  GroupSum group = GroupSum::all;
+  GroupSum group = GroupSum::all;  // dk and dv, over the query heads of a group
+  GroupSum bias_sum = GroupSum::all;  // dbias, over the sequences and heads that share it
+  bool d_bias_scaled = false;
+  bool d_bias_in_softcap = false;  // multiplied by the derivative of the softcap
 
   /// False where dk and dv cannot be attributed to keys: their rows were read elsewhere.
   bool columns_follow() const {

@@ -17,6 +17,8 @@ void check_scores(const Evidence& evidence, Lines& lines);
 void trace_non_finite_outputs(const Evidence& evidence, Lines& lines);
 /// Which rows, keys, heads and sequences are wrong, and the tile size that they point to.
 void locate_errors(const Evidence& evidence, const Explanation& explanation, Lines& lines);
+/// Which step of the backward the right and wrong gradients point to.
+void point_to_cause(const Fit& contract, Lines& lines);
 
 /// Places of elements that are not finite; finds all, keeps the first of each row.
 struct NonFinite {

@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t kTileSizes[] = {256, 128, 64, 32, 16};
 constexpr std::int64_t kMostRows = 512;  // consecutive ones of one head
 constexpr std::int64_t kBars = 32;
+constexpr std::size_t kNamedPlaces = 12;
 
 /// "from 64 on", "in every second tile of 32", "in tile 3 of 16"; empty where no tile fits.
 std::string tile_of(const std::vector<bool>& wrong) {
@@ -66,12 +67,51 @@ std::string bar(const std::vector<bool>& wrong) {
   return text;
 }
 
-bool has_wrong(const Fit& fit, const char* tensor) {
-  const TensorFit* one = fit.find(tensor);
-  return one != nullptr && one->explained < one->total;
-}
+bool is_wrong(const TensorFit& fit) { return fit.explained < fit.total; }
 
-void describe(const char* tensor, const char* axis, const std::vector<bool>& wrong, const std::string& place, Lines& lines) {
+/// Which of the places of one kind are right and which wrong, where both occur; empty otherwise.
+class Places {
+ public:
+  void add(std::int64_t place, bool wrong) { wrong_[place] |= wrong; }
+  std::string describe(const char* kind) const {
+    std::vector<std::int64_t> right, wrong;
+    for (const auto& [place, bad] : wrong_) (bad ? wrong : right).push_back(place);
+    if (right.empty() || wrong.empty()) return "";
+    return fmt::format("{} {} wrong, {} right", kind, list(wrong), list(right));
+  }
+
+ private:
+  static std::string list(const std::vector<std::int64_t>& places) {
+    const std::size_t shown = std::min(places.size(), kNamedPlaces);
+    return fmt::format("{}{}", fmt::join(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(shown), ", "), places.size() > shown ? ", ..." : "");
+  }
+  std::map<std::int64_t, bool> wrong_;
+};
+
+/// Heads and sequences of every tensor.
+class Map {
+ public:
+  void add(const Fit& fit, std::int64_t b, std::int64_t h) {
+    for (const TensorFit& one : fit.tensors) {
+      heads_[one.tensor].add(h, is_wrong(one));
+      sequences_[one.tensor].add(b, is_wrong(one));
+    }
+  }
+  void say(Lines& lines) const {
+    for (const auto& [tensor, places] : heads_) {
+      const bool keys = tensor == "dk" || tensor == "dv";
+      if (const std::string text = places.describe(keys ? "key/value heads" : "heads"); !text.empty()) lines.push_back({"where", Level::note, tensor + ": " + text, "compare the head mapping and head strides"});
+    }
+    for (const auto& [tensor, places] : sequences_) {
+      if (const std::string text = places.describe("sequences"); !text.empty()) lines.push_back({"where", Level::note, tensor + ": " + text, "compare their lengths, offsets and batch strides"});
+    }
+  }
+
+ private:
+  std::map<std::string, Places> heads_, sequences_;
+};
+
+void describe(const std::string& tensor, const std::string& axis, const std::vector<bool>& wrong, const std::string& place, Lines& lines) {
   const std::int64_t bad = std::count(wrong.begin(), wrong.end(), true);
   if (bad == 0) return;
   const std::string tile = bad == static_cast<std::int64_t>(wrong.size()) ? "" : tile_of(wrong);
@@ -79,77 +119,87 @@ void describe(const char* tensor, const char* axis, const std::vector<bool>& wro
                    tile.empty() ? "" : "look at what happens at the edge of a tile of that size"});
 }
 
-}  // namespace
+using RowMap = std::map<std::string, std::vector<bool>>;
 
-void locate_errors(const Evidence& e, const Explanation& x, Lines& lines) {
-  if (x.as_contracted()) return;
-  const Problem& p = e.problem;
-  const Evaluator evaluator(e);
-  const Reading contract = contract_reading(p);
-  const Passes passes{&contract, &contract, false};
-  // Heads and sequences, by the sample.
-  std::map<std::string, std::vector<std::int64_t>> of_head, of_sequence, looked_head;
-  std::vector<std::int64_t> worst(2, 0);
-  double most = -1;
-  for (const RowAt& at : x.sample.rows) {
-    const Fit fit = fit_of(evaluator, e, passes, {{at}, {}});
-    if (!fit.tensors.empty() && fit.misfit() > most) {
-      most = fit.misfit();
-      worst = {at.b, at.h};
-    }
-    for (const char* tensor : {"o", "lse", "dq"}) {
-      if (fit.find(tensor) == nullptr) continue;
-      looked_head[tensor].resize(static_cast<std::size_t>(p.heads_q));
-      of_head[tensor].resize(static_cast<std::size_t>(p.heads_q));
-      of_sequence[tensor].resize(static_cast<std::size_t>(p.batch()));
-      ++looked_head[tensor][at.h];
-      of_head[tensor][at.h] += has_wrong(fit, tensor);
-      of_sequence[tensor][at.b] += has_wrong(fit, tensor);
-    }
+/// Consecutive rows of one head, under the contract or another reading.
+RowMap rows_of(const Evidence& e, const Evaluator& evaluator, const Passes& passes, const RowAt& head) {
+  RowMap wrong;
+  for (std::int64_t i = 0; i < std::min(e.problem.seq_q[head.b], kMostRows); ++i) {
+    for (const TensorFit& one : fit_of(evaluator, e, passes, {.rows = {{head.b, head.h, i}}}).tensors) wrong[one.tensor].push_back(is_wrong(one));
   }
-  std::vector<std::string> tensors;
-  for (const TensorFit& fit : x.contract.tensors) tensors.push_back(fmt::format("{} {}", fit.tensor, fit.explained == fit.total ? "right" : "wrong"));
-  lines.push_back({"where", Level::note, fmt::format("{} ({} of {} rows compared)", fmt::join(tensors, ", "), x.sample.rows.size(), x.rows), ""});
-  for (const auto& [tensor, counts] : of_head) {
-    std::vector<std::int64_t> right_heads;
-    std::int64_t wrong_heads = 0;
-    for (std::size_t h = 0; h < counts.size(); ++h) {
-      if (counts[h] > 0) ++wrong_heads;
-      if (counts[h] == 0 && looked_head[tensor][h] > 0) right_heads.push_back(static_cast<std::int64_t>(h));
-    }
-    if (wrong_heads > 0 && !right_heads.empty()) lines.push_back({"where", Level::note, fmt::format("{}: heads {} are right, {} others wrong", tensor, fmt::join(right_heads, ", "), wrong_heads), "compare the head mapping and head strides"});
+  return wrong;
+}
+
+void locate_rows(const Evidence& e, const Explanation& x, const Evaluator& evaluator, const Passes& passes, Lines& lines) {
+  const Judged<RowAt>* worst = nullptr;
+  for (const auto& judged : x.rows_judged) {
+    if (!judged.fit.tensors.empty() && (worst == nullptr || judged.fit.misfit() > worst->fit.misfit())) worst = &judged;
   }
-  // Consecutive rows of the worst head.
-  const std::int64_t b = worst[0], h = worst[1], count = std::min(p.seq_q[b], kMostRows);
-  std::map<std::string, std::vector<bool>> wrong;
-  for (std::int64_t i = 0; i < count && most >= 0; ++i) {
-    const Fit fit = fit_of(evaluator, e, passes, {{{b, h, i}}, {}});
-    for (const TensorFit& one : fit.tensors) wrong[one.tensor].push_back(one.explained < one.total);
+  if (worst == nullptr) return;
+  const RowMap wrong = rows_of(e, evaluator, passes, worst->at);
+  const std::string place = fmt::format("[b={} h={}]", worst->at.b, worst->at.h);
+  for (const auto& [tensor, rows] : wrong) describe(tensor, "rows", rows, place, lines);
+  if (x.ranking.empty() || !x.causes().empty() || !x.nearest_helps()) return;
+  // What the nearest reading explains, and what it leaves.
+  Reading changed;
+  const RowMap left = rows_of(e, evaluator, passes_of(x, x.ranking.front(), *passes.forward, changed), worst->at);
+  for (const auto& [tensor, rows] : left) {
+    const auto before = wrong.find(tensor);
+    const std::int64_t bad = std::count(rows.begin(), rows.end(), true);
+    if (before == wrong.end() || bad == std::count(before->second.begin(), before->second.end(), true)) continue;
+    lines.push_back({"where", Level::note, fmt::format("{}: under {} {} of {} rows stay wrong in {} |{}|", tensor, x.name_of(x.ranking.front()), bad, rows.size(), place, bar(rows)), ""});
   }
-  for (const auto& [tensor, rows] : wrong) describe(tensor.c_str(), "rows", rows, fmt::format("[b={} h={}]", b, h), lines);
-  // Keys of the first head compared for dk and dv.
+}
+
+/// Keys of the first key/value head that was compared.
+void locate_keys(const Evidence& e, const Explanation& x, const Evaluator& evaluator, const Passes& passes, Lines& lines) {
   if (x.sample.heads.empty()) {
-    if (x.heads > 0) lines.push_back({"where", Level::note, "dk and dv were not compared: every head costs too much for that", "capture fewer tokens to have them looked at"});
+    if (x.heads > 0) lines.push_back({"where", Level::note, "dk and dv were not compared: every head costs too much for that", "capture o and lse too, or fewer tokens"});
     return;
   }
-  const auto [kb, kh] = x.sample.heads.front();
-  const ColumnResult columns = evaluator.columns(passes, kb, kh);
+  const HeadAt& head = x.sample.heads.front();
+  const ColumnResult columns = evaluator.columns(passes, head);
+  const bool some = !head.keys.empty();
+  const std::int64_t count = some ? static_cast<std::int64_t>(head.keys.size()) : e.problem.seq_k[head.b];
   for (const auto& [id, want] : {std::pair(TensorId::dk, &columns.dk), std::pair(TensorId::dv, &columns.dv)}) {
     if (!e.of(id).present() || !want->known) continue;
     const std::int64_t width = e.of(id).extents().width;
     std::vector<bool> keys;
     std::vector<double> got(static_cast<std::size_t>(width));
-    for (std::int64_t j = 0; j < p.seq_k[kb]; ++j) {
-      e.of(id).read(kb, row_of_token(p, id, kb, j), kh, got);
+    for (std::int64_t n = 0; n < count; ++n) {
+      e.of(id).read(head.b, row_of_token(e.problem, id, head.b, some ? head.keys[static_cast<std::size_t>(n)] : n), head.head_kv, got);
       bool good = true;
       for (std::int64_t c = 0; c < width; ++c) {
-        const auto n = static_cast<std::size_t>(j * width + c);
-        good &= element_score(want->value[n], got[static_cast<std::size_t>(c)], want->tolerance[n], p.output_dtype()) <= 1;
+        const auto at = static_cast<std::size_t>(n * width + c);
+        good &= element_score(want->value[at], got[static_cast<std::size_t>(c)], want->tolerance[at], e.problem.output_dtype()) <= 1;
       }
       keys.push_back(!good);
     }
-    describe(std::string(name_of(id)).c_str(), "keys", keys, fmt::format("[b={} h={}]", kb, kh), lines);
+    // Of keys far apart no tile shows.
+    const std::string place = fmt::format("[b={} h={}]", head.b, head.head_kv);
+    const std::int64_t bad = std::count(keys.begin(), keys.end(), true);
+    if (!some) describe(std::string(name_of(id)), "keys", keys, place, lines);
+    if (some && bad > 0) lines.push_back({"where", Level::note, fmt::format("{}: {} of {} keys sampled wrong in {} |{}|", name_of(id), bad, count, place, bar(keys)), ""});
   }
+}
+
+}  // namespace
+
+void locate_errors(const Evidence& e, const Explanation& x, Lines& lines) {
+  if (x.as_contracted()) return;
+  const Evaluator evaluator(e);
+  const Reading contract = contract_reading(e.problem);
+  const Passes passes{&contract, &contract, false};
+  std::vector<std::string> tensors;
+  for (const TensorFit& fit : x.contract.tensors) tensors.push_back(fmt::format("{} {}", fit.tensor, is_wrong(fit) ? "wrong" : "right"));
+  lines.push_back({"where", Level::note, fmt::format("{} ({} of {} rows compared)", fmt::join(tensors, ", "), x.rows_judged.size(), x.rows), ""});
+  point_to_cause(x.contract, lines);
+  Map map;
+  for (const auto& judged : x.rows_judged) map.add(judged.fit, judged.at.b, judged.at.h);
+  for (const auto& judged : x.heads_judged) map.add(judged.fit, judged.at.b, judged.at.head_kv);
+  map.say(lines);
+  locate_rows(e, x, evaluator, passes, lines);
+  locate_keys(e, x, evaluator, passes, lines);
 }
 
 }  // namespace attest::diagnose

@@ -38,6 +38,7 @@ CaptureFile::CaptureFile(const std::string& text, const Fault& fault) : problem_
   place_lse("lse", exact.lse);
   place_lse("dlse", inputs.d_lse);
   if (problem_.bias) add("bias", problem_.bias_dtype(), testing_support::shape_of(inputs.bias), inputs.bias.data);
+  if (problem_.d_bias) add("dbias", problem_.lse_dtype(), testing_support::shape_of(inputs.bias), exact.d_bias.data);
   if (problem_.alibi) add("alibi_slopes", Dtype::f32, {problem_.heads_q}, inputs.alibi_slopes);
   if (problem_.mask) {
     Tensor mask{StoredType::boolean, Dtype::f64, testing_support::shape_of(inputs.mask), std::vector<std::byte>(inputs.mask.data.size())};

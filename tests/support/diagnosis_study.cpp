@@ -31,7 +31,8 @@ diagnose::Explanation diagnose_fault(const Problem& problem, const Fault& fault)
   Exact got = faulty_attention(problem, inputs, stored, fault);
   for (Values* values : {&got.o, &got.dq, &got.dk, &got.dv}) round_values(problem.output_dtype(), values->data);
   round_values(problem.lse_dtype(), got.lse);
-  diagnose::Evidence evidence = diagnose::evidence_of(problem, inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv},
+  round_values(problem.lse_dtype(), got.d_bias.data);
+  diagnose::Evidence evidence = diagnose::evidence_of(problem, inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv, &got.d_bias},
                                                       make_profile(numerics_preset(preset_of(problem.dtype)), problem));
   for (const TensorId id : {TensorId::q, TensorId::k, TensorId::v, TensorId::d_o}) {
     const StoredTensorValues& t = stored.tensors[static_cast<std::size_t>(id)];
@@ -71,6 +72,7 @@ Problem random_problem(std::uint64_t seed, std::uint64_t index) {
   if (chance(15)) p.softcap = 1 + static_cast<double>(below(3));
   if (chance(15)) p.alibi = true;
   if (chance(20)) p.bias = Bias{{chance(50), chance(50), true, true}, std::nullopt, 0};
+  const bool d_bias = p.bias && chance(70);
   if (chance(50)) p.causal = chance(50) ? Causal::top_left : Causal::bottom_right;
   if (chance(25)) p.window = Window{2 + below(20), below(10), Causal::none};
   if (p.window && p.causal == Causal::none && chance(50)) p.window->alignment = Causal::top_left;
@@ -78,6 +80,7 @@ Problem random_problem(std::uint64_t seed, std::uint64_t index) {
   if (chance(12)) p.block = BlockMask{16, 16, 0, 0, 0.5};
   if (chance(20)) p.dropout = Dropout{0.1 + 0.1 * static_cast<double>(below(4)), static_cast<std::uint64_t>(2 + below(1000)), 0};
   p.direction = chance(50) ? Direction::both : Direction::forward;
+  p.d_bias = p.wants_backward() && d_bias;
   p.d_lse = p.wants_backward() && chance(20);
   p.fill.seed = random();
   return p;

@@ -166,6 +166,10 @@ Exact faulty_attention(const Problem& problem, const Inputs& inputs, const Store
     out.dk = Values(problem.total_k(), problem.heads_kv, problem.dim);
     out.dv = Values(problem.total_k(), problem.heads_kv, problem.width_v());
   }
+  if (problem.d_bias) {
+    out.d_bias = inputs.bias;
+    std::fill(out.d_bias.data.begin(), out.d_bias.data.end(), 0);
+  }
   std::int64_t first_q = 0, first_k = 0;
   for (std::int64_t b = 0; b < problem.batch(); first_q += problem.seq_q[b], first_k += problem.seq_k[b], ++b) {
     for (std::int64_t h = 0; h < Hq; ++h) {
@@ -199,6 +203,12 @@ Exact faulty_attention(const Problem& problem, const Inputs& inputs, const Store
           const double* k = w.k(b, h, at, j);
           const double slope = w.fault == "softcap-slope-missing" ? 1 : own.slope[j];
           const double ds = p * (dp * own.keep[j] - delta) * slope;
+          if (problem.d_bias && j < problem.seq_k[b]) {
+            const bool first = (inputs.bias.extent_b > 1 || b == 0) && (inputs.bias.extent_h > 1 || h == 0);
+            const bool last = (inputs.bias.extent_b > 1 || b == problem.batch() - 1) && (inputs.bias.extent_h > 1 || h == Hq - 1);
+            const double own_ds = p * (dp * own.keep[j] - delta) * (w.fault == "dbias-scaled" ? scale : 1) * (w.fault == "dbias-in-softcap" ? own.slope[j] : 1);
+            if ((w.fault != "dbias-of-first" || first) && (w.fault != "dbias-of-last" || last)) out.d_bias.data[inputs.bias.index(b, h, i, j)] += own_ds;
+          }
           for (std::int64_t d = 0; d < problem.dim; ++d) out.dq.at(first_q + i, h, d) += ds * k[d] * (w.fault == "dq-unscaled" ? 1 : scale);
           if (!in_group || j >= problem.seq_k[b]) continue;
           for (std::int64_t d = 0; d < problem.dim; ++d) out.dk.at(first_k + j, k_head, d) += ds * q[d] * (w.fault == "dk-unscaled" ? 1 : scale);

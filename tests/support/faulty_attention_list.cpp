@@ -103,6 +103,14 @@ std::vector<Fault> faults_for(const Problem& p) {
     backward("dq-unscaled");
     backward("dk-unscaled");
     if (p.dropout) backward("dv-undropped");
+    if (p.d_bias) {
+      if ((!p.bias->shape.batch && p.batch() > 1) || (!p.bias->shape.head && p.heads_q > 1)) {
+        backward("dbias-of-first");
+        backward("dbias-of-last");
+      }
+      backward("dbias-scaled");
+      if (p.softcap > 0) backward("dbias-in-softcap");
+    }
     if (p.group() > 1) {
       backward("group-first-head");
       backward("group-last-head");
@@ -135,7 +143,11 @@ const std::vector<std::string>& all_causes() {
     all.block = BlockMask{16, 16, 0, 0, 0.5};
     all.dropout = Dropout{0.2, 3, 0};
     all.d_lse = true;
+    all.d_bias = true;
     take(all);
+    all.bias->shape.head = false;
+    take(all);
+    all.bias->shape.head = true;
     all.causal = Causal::top_left;
     take(all);
     all.causal = Causal::none;
