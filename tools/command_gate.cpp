@@ -10,12 +10,15 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/case_runner.h"
+#include "reference/verify/cases/case_list.h"
+#include "reference/verify/cases/ledger.h"
 #include "reference/verify/check.h"
 #include "reference/verify/checks/check_unit.h"
 #include "reference/verify/corpus.h"
@@ -36,6 +39,7 @@ constexpr int kInterrupted = 130;
 constexpr double kWorkPerRandomCase = 2e7;   // as in `attest verify`
 constexpr double kBaselineShare = 0.2;       // of the budget
 constexpr std::int64_t kMostHangs = 3;
+constexpr int kPairs = 2;                    // strength of the covering array
 constexpr std::size_t kWorstShown = 12;
 constexpr std::size_t kDrawnForMaps = 6;     // each costs another run of the case
 
@@ -71,7 +75,7 @@ class ReportFolder {
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) throw InvalidRequest("report", fmt::format("'{}'", path), "a folder that can be made (" + error.message() + ")");
-    for (const char* name : {"cases.jsonl", "junit.xml", "summary.md", "index.html"}) {
+    for (const char* name : {"cases.jsonl", "ledger.jsonl", "junit.xml", "summary.md", "index.html"}) {
       std::ofstream& file = files_[name];
       file.open(path + "/" + name, std::ios::trunc);
       if (!file) throw InvalidRequest("report", fmt::format("'{}/{}'", path, name), "a file that can be written");
@@ -164,17 +168,19 @@ class Gate {
   void run_cases(Subject& subject, double seconds, ReportFolder& folder) {
     const Clock clock;
     const Kernel& kernel = subject.kernel();
-    const CaseSpace space = space_for(kernel);
+    CaseList list(space_for(kernel), options_.seed, kPairs);
+    Ledger ledger(kernel.name(), list.space(), kPairs);
     const auto stated = static_cast<std::int64_t>(stated_.size());
     const auto work = [&](std::size_t thread, std::int64_t position) {
       subject.share_processors();
       if (position < stated) return evaluate(subject, thread, stated_[static_cast<std::size_t>(position)], 0);
-      return evaluate(subject, thread, random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated)), kWorkPerRandomCase);
+      const std::optional<Problem> listed = list.at(position - stated, subject.kernel(thread));
+      return listed ? evaluate(subject, thread, *listed, kWorkPerRandomCase) : end_of_list();
     };
     CaseRunner runner(subject.threads(), std::numeric_limits<std::int64_t>::max(), work);
     Progress progress(kernel.name(), 0, seconds);
-    std::map<std::string, std::int64_t> declined;
-    std::int64_t ran = 0, replayed = 0, hangs = 0, position = 0;
+    std::map<std::string, std::int64_t> refused;
+    std::int64_t listed = 0, ran = 0, replayed = 0, hangs = 0, position = 0;
     const char* ended = "the budget was spent";
     for (;; ++position) {
       if (options_.cases && ran >= *options_.cases && position >= stated) {
@@ -187,8 +193,14 @@ class Gate {
         ended = "interrupted";
         break;
       }
+      if (is_end_of_list(verdict)) {
+        ended = "the kernel declines all further ones";
+        break;
+      }
+      ledger.add(verdict);
+      listed += position >= stated;
       if (verdict.state == State::unsupported && position >= stated) {
-        declined[verdict.reason] += 1;
+        refused[verdict.reason] += 1;
         continue;
       }
       (position < stated ? replayed : ran) += 1;
@@ -206,10 +218,16 @@ class Gate {
     // What was not run is no pass.
     if (replayed < stated && !interrupted()) result_.notes.push_back(fmt::format("{}: {} cases of the corpora did not run", kernel.name(), stated - replayed));
     unfinished_ |= replayed < stated;
+    ledger.finish(list, listed);
+    folder.write("ledger.jsonl", ledger.json() + "\n");
+    std::istringstream lines(ledger.summary());
+    for (std::string line; std::getline(lines, line);) result_.notes.push_back(line.substr(line.find_first_not_of(' ')));
+    const std::map<std::string, std::int64_t> declined = list.declined(listed);
     std::int64_t total = 0;
     for (const auto& [reason, count] : declined) total += count;
     if (total > 0) result_.notes.push_back(fmt::format("{} declined {} random cases, for {} reasons; others took their place", kernel.name(), total, declined.size()));
     for (const auto& [reason, count] : declined) result_.notes.push_back(fmt::format("declined {} times: {}", count, reason));
+    for (const auto& [reason, count] : refused) result_.notes.push_back(fmt::format("refused {} times, only when it was called: {}", count, reason));
   }
 
   void pick_worst(Subject& subject) {
@@ -276,7 +294,7 @@ Run add_gate(CLI::App& app) {
   command->add_option("--seed", options->seed, "seed of the random cases (default 1); the same seed gives the same list");
   command->add_option("--repeat", options->repeat, "runs of each case; one that is bad in some of them is flaky, and bad (default 1)")->check(CLI::PositiveNumber);
   command->add_option("--checks", options->checks, "checks beside the values: all (default), none, or names of `attest checks` separated by commas");
-  command->add_option("--report", options->report, "folder for index.html, summary.md, junit.xml and cases.jsonl (default 'report')");
+  command->add_option("--report", options->report, "folder for index.html, summary.md, junit.xml, cases.jsonl and ledger.jsonl (default 'report')");
   add_worker_options(*command, options->worker);
   command->get_option("--in-process")->excludes(baseline);
   command->footer("Examples:\n"

@@ -18,10 +18,11 @@
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/case_runner.h"
+#include "reference/verify/cases/case_list.h"
+#include "reference/verify/cases/ledger.h"
 #include "reference/verify/check.h"
 #include "reference/verify/checks/check_unit.h"
 #include "reference/verify/corpus.h"
-#include "reference/verify/generate.h"
 #include "reference/verify/known.h"
 #include "reference/verify/report.h"
 #include "reference/verify/shrink.h"
@@ -39,9 +40,8 @@ namespace {
 constexpr int kUsage = 2;
 constexpr int kInterrupted = 130;
 constexpr std::int64_t kDefaultCases = 300;
-// A kernel that declines this many random cases for one that it takes is asked no further.
-constexpr std::int64_t kMostDeclinedPerCase = 2000;
 constexpr std::int64_t kShownFailures = 5;
+constexpr int kPairs = 2;
 // Multiplications that the checks may spend on a random case beside its values: what keeps a run of small and large
 // cases at 50 a second. Stated cases get all checks.
 constexpr double kWorkPerRandomCase = 2e7;
@@ -61,6 +61,8 @@ struct Options {
   std::string failures;
   std::string known;
   std::string shard;
+  int strength = 2;
+  std::string ledger;
   std::string junit;
   std::string json;
   bool explain = true;
@@ -99,7 +101,7 @@ class Session {
  public:
   explicit Session(const Options& options)
       : options_(options), direction_(direction_of(options.direction)), json_(open_output("json", options.json)),
-        junit_(open_output("junit", options.junit)) {
+        junit_(open_output("junit", options.junit)), ledger_(open_output("ledger", options.ledger)) {
     check_options_.units = select_checks(options.checks);
     if (!options.known.empty()) known_ = read_known(options.known);
     if (!options.shard.empty()) std::tie(shard_, shards_) = shard_of(options.shard);
@@ -140,7 +142,8 @@ class Session {
  private:
   void verify(Subject& subject, double seconds) {
     const Kernel& kernel = subject.kernel();
-    const CaseSpace space = space_for(kernel, direction_);
+    CaseList list(space_for(kernel, direction_), options_.seed, options_.strength);
+    Ledger ledger(kernel.name(), list.space(), std::max(options_.strength, kPairs));
     const auto stated = static_cast<std::int64_t>(stated_.size());
     Progress progress(kernel.name(), stated + random_cases_, seconds);
     const auto start = std::chrono::steady_clock::now();
@@ -148,11 +151,15 @@ class Session {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >= seconds;
     };
     std::atomic<std::int64_t> shown = 0;
-    // Cases by position: the stated ones, then random ones.
+    // Cases by position: the stated ones, then those of the list.
     const auto evaluate = [&](std::size_t thread, std::int64_t position) {
       subject.share_processors();
-      const Problem problem = position < stated ? stated_[static_cast<std::size_t>(position)]
-                                                : random_case(space, options_.seed, static_cast<std::uint64_t>(position - stated) * shards_ + shard_);
+      std::optional<Problem> listed;
+      if (position >= stated) {
+        listed = list.at((position - stated) * static_cast<std::int64_t>(shards_) + static_cast<std::int64_t>(shard_), subject.kernel(thread));
+        if (!listed) return end_of_list();
+      }
+      const Problem& problem = listed ? *listed : stated_[static_cast<std::size_t>(position)];
       CheckOptions check_options = check_options_;
       check_options.work_per_case = position < stated ? 0 : kWorkPerRandomCase;
       Verdict verdict = check(subject.kernel(thread), problem, subject.memory(thread), check_options);
@@ -163,33 +170,41 @@ class Session {
     };
     const bool any_random = random_cases_ > 0 || seconds > 0;
     CaseRunner runner(subject.threads(), any_random ? std::numeric_limits<std::int64_t>::max() : stated, evaluate);
-    std::int64_t ran = 0;
-    std::int64_t drawn = 0;
     std::int64_t hangs = 0;
+    std::int64_t listed_cases = 0;
     for (std::int64_t position = 0;; ++position) {
       const bool is_stated = position < stated;
-      const bool enough = random_cases_ > 0 || seconds <= 0 ? ran >= random_cases_ : false;
-      const bool hopeless = drawn > kMostDeclinedPerCase * (ran + 1);
-      if (interrupted() || (!is_stated && (enough || hopeless || (seconds > 0 && time_is_up())))) break;
+      const bool enough = (random_cases_ > 0 || seconds <= 0) && position - stated >= random_cases_;
+      if (interrupted() || (!is_stated && (enough || (seconds > 0 && time_is_up())))) break;
       Verdict verdict = runner.next();
-      if (interrupted()) break;
-      drawn += !is_stated;
+      if (interrupted() || is_end_of_list(verdict)) break;
+      ledger.add(verdict);
+      listed_cases += !is_stated;
       if (verdict.state == State::unsupported && !is_stated) {
-        declined_[kernel.name()][verdict.reason] += 1;
+        // It had accepted the case in advance. Another in its place would give shards lists of their own.
+        refused_[kernel.name()][verdict.reason] += 1;
         continue;
       }
-      ran += !is_stated;
       if (shown >= kShownFailures) verdict.smaller.reset();
       keep_failure(verdict);
       note(verdict, progress);
       shown = shown_.contains(kernel.name()) ? shown_.at(kernel.name()) : 0;
-      progress.update(is_stated ? position + 1 : stated + ran, failed());
+      progress.update(position + 1, failed());
       if (verdict.kind == name_of(FailureKind::hang) && ++hangs == kMostHangs) {
         progress.clear();
         fmt::print("{} has hung {} times and is not asked again: of its cases, {} ran\n", kernel.name(), hangs, position + 1);
         break;
       }
     }
+    ledger.finish(list, listed_cases * static_cast<std::int64_t>(shards_));
+    keep_ledger(ledger);
+    declined_[kernel.name()] = list.declined(listed_cases * static_cast<std::int64_t>(shards_));
+  }
+
+  void keep_ledger(const Ledger& ledger) {
+    if (options_.strength > 0 && (random_cases_ > 0 || options_.seconds)) ledgers_ += ledger.summary();
+    if (!ledger_.is_open()) return;
+    ledger_ << (options_.ledger.ends_with(".txt") ? ledger.table() : ledger.json()) << '\n' << std::flush;
   }
 
   /// Looks for a smaller case that fails in the same way. A hang would cost its time limit for each try.
@@ -220,7 +235,7 @@ class Session {
 
   int finish() {
     if (junit_.is_open()) junit_ << junit_xml(verdicts_);
-    for (auto* file : {&json_, &junit_}) {
+    for (auto* file : {&json_, &junit_, &ledger_}) {
       if (!file->is_open()) continue;
       file->close();
       if (!*file) throw std::runtime_error("a report could not be written to its end (is the disk full?)");
@@ -229,18 +244,27 @@ class Session {
       if (count > kShownFailures) fmt::print("{} more like these of {} are not shown here; --json and --junit have all\n\n", count - kShownFailures, kernel);
     }
     fmt::print("{}", summary_.table());
-    for (const auto& [kernel, reasons] : declined_) {
-      std::int64_t total = 0;
-      for (const auto& [reason, count] : reasons) total += count;
-      fmt::print("{} declined {} random cases that were replaced by others:\n", kernel, total);
-      for (const auto& [reason, count] : reasons) fmt::print("  {:>7}  {}\n", count, reason);
-    }
+    fmt::print("{}", ledgers_);
+    print_reasons(declined_, "declined {} random cases that were replaced by others");
+    print_reasons(refused_, "refused {} random cases only when it was called");
     if (summary_.ran() == 0) fmt::print("nothing ran: no case was supported\n");
     if (interrupted()) {
       fmt::print("interrupted: the counts and reports cover what ran until then\n");
       return kInterrupted;
     }
     return summary_.exit_code();
+  }
+
+  using Reasons = std::map<std::string, std::map<std::string, std::int64_t>>;  // by kernel
+
+  static void print_reasons(const Reasons& all, const char* what) {
+    for (const auto& [kernel, reasons] : all) {
+      std::int64_t total = 0;
+      for (const auto& [reason, count] : reasons) total += count;
+      if (total == 0) continue;
+      fmt::print("{} {}:\n", kernel, fmt::format(fmt::runtime(what), total));
+      for (const auto& [reason, count] : reasons) fmt::print("  {:>7}  {}\n", count, reason);
+    }
   }
 
   std::int64_t failed() const {
@@ -255,13 +279,16 @@ class Session {
   std::uint64_t shards_ = 1;
   std::ofstream json_;
   std::ofstream junit_;
+  std::ofstream ledger_;
+  std::string ledgers_;  // summaries, of all kernels
   std::vector<Problem> stated_;
   std::int64_t random_cases_ = 0;
   Summary summary_;
   std::vector<Verdict> verdicts_;
   std::map<std::string, std::int64_t> shown_;
   std::map<std::string, Problem> first_failure_;  // by kernel
-  std::map<std::string, std::map<std::string, std::int64_t>> declined_;
+  Reasons declined_;
+  Reasons refused_;
 };
 
 }  // namespace
@@ -290,6 +317,11 @@ Run add_verify(CLI::App& app) {
                       "a corpus that is run first where it exists, and gets the smallest case of each failure");
   command->add_option("--known", options->known, "known failures to waive: lines CASE-PATTERN | FAILURE | ISSUE");
   command->add_option("--shard", options->shard, "I/N: run only every N-th case, from the I-th; all N shards run what one run would");
+  command->add_option("--strength", options->strength,
+                      "cases that are not stated begin with a covering array of the feature values: 2 all pairs (default), 3 all triples, 0 none")
+      ->check(CLI::IsMember({0, 2, 3}));
+  command->add_option("--ledger", options->ledger,
+                      "write what was covered, declined, skipped, waived and never reached: JSON, one line a kernel; a table where the name ends in .txt");
   command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
   command->add_option("--json", options->json, "write one JSON object a case to this file");
   add_worker_options(*command, options->worker);

@@ -79,12 +79,13 @@ void draw_lengths(Problem& p, const CaseSpace& space) {
     p.seq_k.push_back(draw_length(space));
     p.seq_q.push_back(relation == 0 ? p.seq_k.back() : relation == 1 ? between(0, 4) : draw_length(space));
   }
-  if (chance(20)) p.extent_q = p.rows_q() + between(1, 3);
-  if (chance(20)) p.extent_k = p.rows_k() + (chance(50) ? between(1, 3) : one_of(space.tiles));
+  const auto more_rows = [&space] { return chance(50) ? between(1, 3) : space.key_tile + between(0, 2); };
+  if (chance(20)) p.extent_q = p.rows_q() + more_rows();
+  if (chance(20)) p.extent_k = p.rows_k() + more_rows();
 }
 
 void draw_scores(Problem& p) {
-  if (chance(20)) p.scale = one_of<double>({1.0, 0.0, -0.25, 1e-4, 0.5, 0.0883883461356163});
+  if (chance(20)) p.scale = one_of<double>({1.0, 0.0, -0.25, 1e-4, 0.5, 0.0883883461356163, 4.0, 30.0});
   if (chance(15)) p.softcap = one_of<double>({15.0, 1.0, 50.0});
   if (chance(15)) p.alibi = true;
   if (chance(20)) {
@@ -130,28 +131,6 @@ void draw_direction(Problem& p, const CaseSpace& space) {
   if (!p.wants_backward()) return;
   p.d_lse = chance(15);
   p.d_bias = p.bias.has_value() && chance(60);
-}
-
-/// Families on which the values of this type cannot be judged are no use: float32 arithmetic may flush the subnormals
-/// of f32 and bf16, and 3-bit and 2-bit fractions cannot hold scores of a hundred.
-bool can_be_judged(const Family& f, const Problem& p) {
-  const Dtype dtype = p.dtype;
-  if (f.kind == FamilyKind::captured || f.kind == FamilyKind::exact) return false;
-  const bool narrow = dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
-  // Values at the edge of the inputs' range overflow outputs of a narrower one, and times 1 / (1 - p) any: then delta
-  // is infinite.
-  const bool larger_outputs = p.dropout && p.dropout->p > 0;
-  if (f.name == "edge" && (larger_outputs || format_of(p.output_dtype()).max < format_of(dtype).max)) return false;
-  // Scores near 2^1000 leave float64 nothing to be judged by.
-  if (f.name == "edge" && dtype == Dtype::f64) return false;
-  if (f.name == "subnormal") return dtype == Dtype::f16 || dtype == Dtype::f64;
-  const bool large_scores = f.name == "rising" || f.name == "falling" || f.name == "level" || f.name == "edge" ||
-                            f.name == "cancel" || f.name == "needle" || f.name == "peaked";
-  // Where one key holds a row and dropout takes it, what is left of o lies below every bound: a few rows may be
-  // all like that.
-  const bool drops = p.dropout && p.dropout->p > 0;
-  if (drops && large_scores && p.total_q() * p.heads_q < kFewRows) return false;
-  return !(narrow && large_scores);
 }
 
 void draw_fill(Problem& p) {
@@ -215,6 +194,28 @@ void shorten_to(Problem& p, double most_work) {
 }
 
 }  // namespace
+
+// Families on which the values of a type cannot be judged are no use: float32 arithmetic may flush the subnormals
+// of f32 and bf16, and 3-bit and 2-bit fractions cannot hold scores of a hundred.
+bool can_be_judged(const Family& f, const Problem& p) {
+  const Dtype dtype = p.dtype;
+  if (f.kind == FamilyKind::captured || f.kind == FamilyKind::exact) return false;
+  const bool narrow = dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
+  // Values at the edge of the inputs' range overflow outputs of a narrower one, and times 1 / (1 - p) any: then delta
+  // is infinite.
+  const bool larger_outputs = p.dropout && p.dropout->p > 0;
+  if (f.name == "edge" && (larger_outputs || format_of(p.output_dtype()).max < format_of(dtype).max)) return false;
+  // Scores near 2^1000 leave float64 nothing to be judged by.
+  if (f.name == "edge" && dtype == Dtype::f64) return false;
+  if (f.name == "subnormal") return dtype == Dtype::f16 || dtype == Dtype::f64;
+  const bool large_scores = f.name == "rising" || f.name == "falling" || f.name == "level" || f.name == "edge" ||
+                            f.name == "cancel" || f.name == "needle" || f.name == "peaked";
+  // Where one key holds a row and dropout takes it, what is left of o lies below every bound: a few rows may be
+  // all like that.
+  const bool drops = p.dropout && p.dropout->p > 0;
+  if (drops && large_scores && p.total_q() * p.heads_q < kFewRows) return false;
+  return !(narrow && large_scores);
+}
 
 double forward_work(const Problem& problem) {
   double pairs = 0;
