@@ -21,7 +21,6 @@ namespace {
 
 using testing_support::CaptureFile;
 using testing_support::Fault;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(DiagnoseCapture, FindsNothingWrongInCorrectCalls) {
   for (const char* text : {"dtype=f16 heads=4/2 dim=16 q=20,33 k=41,49 qrows=36 krows=50 causal=bottom-right", "layout=thd heads=2 dim=16 q=20,33 k=41,49",
@@ -31,7 +30,7 @@ TEST(DiagnoseCapture, FindsNothingWrongInCorrectCalls) {
     EXPECT_SAYS(found, "values", "as the contract has them");
     EXPECT_SAYS(found, "nan", "all outputs are finite");
     EXPECT_SAYS(found, "offsets", "hold");
-    EXPECT_SAYS(found, "bound", "may be off by up to");
+    EXPECT_SAYS(found, "bound", "may be off by up to: o ");
   }
 }
 
@@ -77,35 +76,6 @@ TEST(DiagnoseCapture, SaysWhatIsWrongWithTheCall) {
 TEST(DiagnoseCapture, CountsRowsThatSeeNothing) {
   const diagnose::Diagnosis found = CaptureFile("heads=2 dim=8 q=30 k=20 causal=bottom-right direction=forward").diagnose();
   EXPECT_SAYS(found, "coverage", "20 of 60 rows see no key, from [b=0 h=0 i=0] to [b=0 h=1 i=9]: causal bottom-right with Sq > Sk");
-}
-
-TEST(DiagnoseCapture, TracesNanToItsCause) {
-  CaptureFile visible("heads=1 dim=8 q=20 k=30 direction=forward");
-  visible.set("k", 5 * 8, kNan);
-  visible.set("o", 3, kNan);
-  EXPECT_SAYS(visible.diagnose(), "nan", "visible key [b=0 h=0 i=5] has NaN or infinity in k");
-  CaptureFile hidden("heads=1 dim=8 q=20 k=30 causal=top-left direction=forward");
-  hidden.set("v", 25 * 8 + 3, kNan);
-  hidden.set("o", 3, kNan);
-  EXPECT_SAYS(hidden.diagnose(), "nan", "0 * NaN from a key that the mask hides, [b=0 h=0 i=25]");
-  EXPECT_SAYS(hidden.diagnose(), "non-finite", "0 visible, 1 hidden by the mask");
-  CaptureFile empty("heads=1 dim=8 q=20 k=10 causal=bottom-right direction=forward");
-  empty.set("o", 3, kNan);
-  EXPECT_SAYS(empty.diagnose(), "nan", "a row that sees no key: 0 / 0");
-  CaptureFile large("dtype=f16 heads=1 dim=8 q=20 k=30 direction=forward");
-  large.metadata["scale"] = "40";
-  large.set("o", 3, kNan);
-  EXPECT_SAYS(large.diagnose(), "nan", "where the maximum is not subtracted");
-  CaptureFile unwritten("dtype=f16 heads=1 dim=8 q=20 k=30 direction=forward");
-  std::fill_n(unwritten.tensors["o"].bytes.begin() + 16, 16, std::byte{0xFF});
-  EXPECT_SAYS(unwritten.diagnose(), "nan", "unwritten memory");
-  CaptureFile gradient("heads=1 dim=8 q=20 k=30");
-  gradient.set("do", 0, kNan);
-  gradient.set("dv", 0, kNan);
-  EXPECT_SAYS(gradient.diagnose(), "nan", "q or dO of a query that sees the key");
-  CaptureFile overflow("dtype=f16 heads=1 dim=8 q=20 k=30");
-  overflow.set("dv", 0, 1e9);
-  EXPECT_SAYS(overflow.diagnose(), "nan", "overflow of f16 or of a partial sum");
 }
 
 TEST(DiagnoseCapture, RefusesWhatIsNoCapture) {

@@ -108,6 +108,7 @@ void diagnose_evidence(const Evidence& evidence, Diagnosis& diagnosis) {
   check_coverage(evidence, diagnosis.lines);
   check_non_finite_inputs(evidence, diagnosis.lines);
   check_scores(evidence, diagnosis.lines);
+  check_expected_bound(evidence, diagnosis.lines);
   diagnose_outputs(evidence, diagnosis);
   diagnosis.wrong |= std::any_of(diagnosis.lines.begin(), diagnosis.lines.end(), [](const Line& line) { return line.level == Level::fault; });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores, scale, dropout and the bound, from rows spread over the call.
+// Scores, scale and dropout, from rows spread over the call.
 #include <algorithm>
 #include <cmath>
 
@@ -20,8 +20,7 @@ constexpr double kOnOneKey = 0.999;
 struct Survey {
   std::int64_t rows = 0, peaked = 0, lost = 0, finite_rows = 0;
   double largest = 0, largest_raw = 0, highest = -HUGE_VAL, lowest_top = HUGE_VAL, lowest_lse = HUGE_VAL, highest_lse = -HUGE_VAL;
-  double bound = 0, bound_value = 0;
-  RowAt at_largest, at_bound, first_lost;
+  RowAt at_largest, first_lost;
 };
 
 Survey survey(const Evidence& e) {
@@ -56,12 +55,6 @@ Survey survey(const Evidence& e) {
         found.highest_lse = std::max(found.highest_lse, row.lse);
         found.peaked += p_top > kOnOneKey;
         if (kept == 0 && found.lost++ == 0) found.first_lost = at;
-        for (std::size_t c = 0; c < row.o.size(); ++c) {
-          if (row.o_tolerance[c] <= found.bound) continue;
-          found.bound = row.o_tolerance[c];
-          found.bound_value = row.o[c];
-          found.at_bound = at;
-        }
       }
       if (p.heads_q == 1) break;
     }
@@ -112,9 +105,6 @@ void check_scores(const Evidence& e, Lines& lines) {
                      s.lost > 0 ? fmt::format("{} of {} sampled rows lost every key, the first {}", s.lost, s.rows, print_place({s.first_lost.b, s.first_lost.h, s.first_lost.i, -1}))
                                 : fmt::format("p {}, seed {}, offset {}; every one of {} sampled rows keeps a key", e.problem.effective_dropout(), e.problem.dropout->seed, e.problem.dropout->offset, s.rows),
                      s.lost > 0 ? "their O is 0 and their LSE finite: do not take them for empty rows" : ""});
-  }
-  if (s.finite_rows > 0) {
-    lines.push_back({"bound", Level::ok, fmt::format("a kernel of the assumed arithmetic may be off by up to {:.3g} in O (value {:.3g}), at {}, of the rows sampled", s.bound, s.bound_value, print_place({s.at_bound.b, s.at_bound.h, s.at_bound.i, -1})), ""});
   }
 }
 

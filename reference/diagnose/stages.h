@@ -11,8 +11,10 @@ namespace attest::diagnose {
 
 void check_coverage(const Evidence& evidence, Lines& lines);
 void check_non_finite_inputs(const Evidence& evidence, Lines& lines);
-/// Score range, scale, dropout and the bound: all from rows spread over the call.
+/// Score range, scale and dropout: all from rows spread over the call.
 void check_scores(const Evidence& evidence, Lines& lines);
+/// The largest bound that a right kernel has.
+void check_expected_bound(const Evidence& evidence, Lines& lines);
 /// Where NaN and infinities of the outputs come from.
 void trace_non_finite_outputs(const Evidence& evidence, Lines& lines);
 /// Which rows, keys, heads and sequences are wrong, and the tile size that they point to.
