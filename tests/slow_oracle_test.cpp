@@ -290,6 +290,43 @@ TEST(SlowOracle, SumsMagnitudesWithoutCancellation) {
   EXPECT_EQ(got.magnitude.dv.data[1], 1.0);
 }
 
+// Seven keys of weight 1/7: what 256 bits leave of 1 + 2 + 4 - 7 is no 0.
+TEST(SlowOracle, RoundsCorrectlyWhatCancels) {
+  const Problem problem = tiny(1, 7, 1, 1);
+  Inputs in;
+  in.q = Values(1, 1, 1, 0.0);
+  in.k = Values(7, 1, 1, 0.0);
+  in.v = one_head(7, 1, {1, 2, 4, -7, 0, 0, 0});
+  const double left = slow::attention(problem, in).value.o.data[0];
+  EXPECT_NE(left, 0);
+  EXPECT_LT(std::abs(left), 1e-75);
+  const double o = slow::correctly_rounded(problem, in).o.data[0];
+  EXPECT_EQ(o, 0);
+  EXPECT_FALSE(std::signbit(o));
+}
+
+// Two scores 600 apart: the smaller weight is e^-600, far below the last of 256 bits, and dS of both is +-e^-600 (v0 - v1) dO.
+TEST(SlowOracle, RoundsCorrectlyWhatIsFarBelowTheLargestTerm) {
+  Problem problem = tiny(1, 2, 1, 1);
+  problem.direction = Direction::both;
+  Inputs in;
+  in.q = Values(1, 1, 1, 1.0);
+  in.k = one_head(2, 1, {600, 0});
+  in.v = one_head(2, 1, {3, 5});
+  in.d_o = Values(1, 1, 1, 1.0);
+  const double want = std::exp(-600.0) * (3 - 5) * 600;
+  EXPECT_NEAR(slow::correctly_rounded(problem, in).dq.data[0] / want, 1, 1e-12);
+}
+
+TEST(BigFloat, HasMoreBitsWherePrecisionSaysSo) {
+  const BigFloat third = BigFloat(1.0) / BigFloat(3.0);
+  {
+    const BigFloat::Precision precision(512);
+    EXPECT_FALSE(BigFloat(1.0) / BigFloat(3.0) == third);
+  }
+  EXPECT_TRUE(BigFloat(1.0) / BigFloat(3.0) == third);
+}
+
 TEST(BigFloat, RoundsOnceToDouble) {
   const BigFloat half_ulp = BigFloat(0x1p-53);
   EXPECT_EQ((BigFloat(1.0) + half_ulp).to_double(), 1.0);  // ties to even

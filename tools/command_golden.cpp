@@ -58,7 +58,7 @@ struct CheckPackOptions {
 
 #ifdef ATTEST_WITH_SLOW_ORACLE
 golden::TruthSource slow_truth() {
-  return {[](const Problem& p, const Inputs& in) { return slow::attention(p, in).value; },
+  return {[](const Problem& p, const Inputs& in) { return slow::correctly_rounded(p, in); },
           [](const Problem& p, const Inputs& in, auto b, auto h, auto i, auto j) {
             return slow::visible(p, in.mask, in.block_mask, b, h, i, j);
           },

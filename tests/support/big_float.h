@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A binary floating-point number of 256 bits (MPFR, rounded to nearest) with the operators that a formula needs.
-// The digits lie inside the object: no allocation, plain copies. Its exponents reach 2^30, so nothing that is
-// finite in double overflows or vanishes on the way; infinities and NaN follow IEEE 754.
+// A binary floating-point number of 256 bits (MPFR, rounded to nearest) with the operators that a formula needs; of
+// more bits where a BigFloat::Precision says so. The digits lie inside the object: no allocation, plain copies. Its
+// exponents reach 2^30, so nothing that is finite in double overflows or vanishes on the way; infinities and NaN
+// follow IEEE 754.
 #pragma once
 
 #include <mpfr.h>
@@ -13,8 +14,21 @@ namespace attest {
 class BigFloat {
  public:
   static constexpr mpfr_prec_t kBits = 256;
+  static constexpr mpfr_prec_t kMostBits = 2048;
 
-  BigFloat() { mpfr_custom_init_set(value_, MPFR_ZERO_KIND, 0, kBits, digits_); }
+  /// While it lives, numbers that this thread makes have `bits` bits.
+  class Precision {
+   public:
+    explicit Precision(mpfr_prec_t bits) : before_(bits_) { bits_ = bits < kMostBits ? bits : kMostBits; }
+    ~Precision() { bits_ = before_; }
+    Precision(const Precision&) = delete;
+    Precision& operator=(const Precision&) = delete;
+
+   private:
+    mpfr_prec_t before_;
+  };
+
+  BigFloat() { mpfr_custom_init_set(value_, MPFR_ZERO_KIND, 0, bits_, digits_); }
   BigFloat(double value) : BigFloat() { mpfr_set_d(value_, value, MPFR_RNDN); }  // every double is exact
   BigFloat(const BigFloat& other) : BigFloat() { mpfr_set(value_, other.value_, MPFR_RNDN); }
   BigFloat& operator=(const BigFloat& other) {
@@ -78,7 +92,9 @@ class BigFloat {
   }
 
  private:
-  mp_limb_t digits_[kBits / (8 * sizeof(mp_limb_t))];
+  static inline thread_local mpfr_prec_t bits_ = kBits;
+
+  mp_limb_t digits_[kMostBits / (8 * sizeof(mp_limb_t))];
   mpfr_t value_;
 };
 

@@ -76,6 +76,9 @@ using Result = Measured<Exact>;
 BigResult attention(const Problem& problem, const BigInputs& inputs);
 /// The same, each value rounded once to double.
 Result attention(const Problem& problem, const Inputs& inputs);
+/// The double nearest to each exact value, with a zero always +0. 256 bits leave about 1e-77 of what cancels; `bits`
+/// below the smallest double leave nothing that a double could hold.
+Exact correctly_rounded(const Problem& problem, const Inputs& inputs, int bits = 1280);
 
 /// True where masks, window, causality and lengths let query i of (b, h) see key j.
 bool visible(const Problem& problem, const Operand<std::uint8_t>& mask, const Operand<std::uint8_t>& block_mask,
