@@ -9,11 +9,13 @@
 #include <sstream>
 
 #include "golden/case_tensors.h"
+#include "golden/exact_bits.h"
 #include "golden/flags.h"
 #include "golden/format.h"
 #include "golden/profile.h"
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
+#include "reference/problem/layout.h"
 
 namespace attest::golden {
 namespace {
@@ -53,6 +55,10 @@ void add_problem(const Problem& p, Metadata& metadata) {
   if (p.block) {
     metadata["block_rows"] = fmt::format("{}", p.block->rows);
     metadata["block_cols"] = fmt::format("{}", p.block->cols);
+  }
+  if (p.page_size > 0) {
+    metadata["page_size"] = fmt::format("{}", p.page_size);
+    metadata["pages"] = fmt::format("{}", pages_in_pool(p));
   }
   if (p.dropout) {
     metadata["dropout_p"] = fmt::format("{:.17g}", p.effective_dropout());
@@ -118,8 +124,13 @@ void check_bits(const SafetensorsFile& file, GoldenCase& golden) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       refuse(file, fmt::format("\"exact\" with {}", name), fmt::format("some of {}", fmt::join(names, " ")));
     }
-    for (const double bound : output_values(golden.bounds, name)) {
-      if (bound != 0) refuse(file, fmt::format("a bound of {} in the exact {}", bound, name), "0 throughout");
+    const std::vector<double>& exact = output_values(golden.exact, name);
+    const std::vector<double>& bounds = output_values(golden.bounds, name);
+    const Dtype type = golden.problem.output_dtype();
+    for (std::size_t n = 0; n < bounds.size(); ++n) {
+      if (is_bit_for_bit(type, exact[n], bounds[n])) continue;
+      refuse(file, fmt::format("a bound of {} around {} in the exact {}", bounds[n], exact[n], name),
+             fmt::format("bounds within which a single {} lies", name_of(type)));
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "reference/problem/layout.h"
+
 namespace attest::golden {
 namespace {
 
@@ -62,8 +64,8 @@ class Lister {
   std::vector<CaseTensor> take() { return std::move(list_); }
 
  private:
-  /// Offsets are redundant with the case text: written for the reader of the file, and checked when read back.
-  void offsets(std::string name, const std::vector<std::int64_t>& lengths);
+  /// Offsets and page tables follow from the case text: written for the reader of the file, and checked when read back.
+  void derived(std::string name, Shape shape, std::vector<std::int64_t> integers, const char* what_differs);
   /// o or bounds.o, and so on.
   template <typename Of>
   void pair(std::string name, StoredType type, bool bounds, std::int64_t tokens, std::int64_t heads, std::int64_t width,
@@ -76,15 +78,12 @@ class Lister {
   std::vector<CaseTensor> list_;
 };
 
-void Lister::offsets(std::string name, const std::vector<std::int64_t>& lengths) {
-  const std::vector<std::int64_t> offsets = token_offsets(lengths);
-  list_.push_back({std::move(name),
-                   StoredType::i32,
-                   {static_cast<std::int64_t>(offsets.size())},
-                   [offsets](const GoldenCase&) { return Doubles(offsets.begin(), offsets.end()); },
-                   [offsets](GoldenCase&, const Doubles& got) {
-                     if (!std::equal(got.begin(), got.end(), offsets.begin(), offsets.end())) {
-                       throw std::invalid_argument("other offsets than the lengths of the case");
+void Lister::derived(std::string name, Shape shape, std::vector<std::int64_t> integers, const char* what_differs) {
+  list_.push_back({std::move(name), StoredType::i32, std::move(shape),
+                   [integers](const GoldenCase&) { return Doubles(integers.begin(), integers.end()); },
+                   [integers, what_differs](GoldenCase&, const Doubles& got) {
+                     if (!std::equal(got.begin(), got.end(), integers.begin(), integers.end())) {
+                       throw std::invalid_argument(what_differs);
                      }
                    }});
 }
@@ -101,8 +100,11 @@ void Lister::inputs() {
     doubles("dlse", stored(p_.lse_dtype()), {p_.total_q(), p_.heads_q},
             [](GoldenCase& c) -> Doubles& { return c.inputs.d_lse; });
   }
-  offsets("cu_q", p_.seq_q);
-  offsets("cu_k", p_.seq_k);
+  derived("cu_q", {p_.batch() + 1}, token_offsets(p_.seq_q), "other offsets than the lengths of the case");
+  derived("cu_k", {p_.batch() + 1}, token_offsets(p_.seq_k), "other offsets than the lengths of the case");
+  if (p_.page_size > 0) {
+    derived("page_table", {p_.batch(), pages_in_row(p_)}, page_table(p_), "other pages than the case has");
+  }
   if (p_.bias) {
     operand("bias", stored(p_.bias_dtype()), operand_shape(p_, p_.bias->shape),
             [](GoldenCase& c) -> Operand<double>& { return c.inputs.bias; });

@@ -9,7 +9,7 @@
 namespace attest::golden {
 namespace {
 
-constexpr std::array<Flag, 25> kFlags = {{
+constexpr std::array<Flag, 26> kFlags = {{
     {"Bias", "an additive bias is broadcast wrongly, scaled, given the other sign, or its gradient is not summed"},
     {"BlockMask",
      "a block mask is taken at another tile size, ignored on some path, or lost at the ends of the lengths"},
@@ -28,6 +28,8 @@ constexpr std::array<Flag, 25> kFlags = {{
     {"NonFinite", "NaN that must show is hidden, or reaches rows that cannot see it"},
     {"Offset", "offsets of packed sequences are applied to the wrong tensor, or tokens after the last one are read"},
     {"OneQuery", "the path for one or few queries (decoding, keys in parts) differs from the general one"},
+    {"Paged",
+     "pages are found in the wrong order or at another page size, or what lies past a sequence's last key is read"},
     {"PartialTile", "the last tile of queries or keys, where a length is no multiple of the tile, is wrong"},
     {"Plain", "nothing special: attention without any option"},
     {"PrecisionOfP", "P, the sum of a row or an accumulator has fewer bits than the profile says"},

@@ -22,9 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The bytes that a kernel is given: two cases with the same are one case.
+/// What a backend is given, values and words (a mask may be said in several): two cases with the same are one case.
 std::string input_hash(const GoldenCase& golden) {
-  std::string bytes = fmt::format("{} {} ", name_of(golden.problem.dtype), golden.problem.effective_scale());
+  std::string bytes;
+  for (const auto& [key, value] : case_metadata(golden)) {
+    if (key != "case" && key != "flags" && key != "set" && key != "exact") bytes += fmt::format("{}={} ", key, value);
+  }
   for (const CaseTensor& tensor : case_tensors(golden.problem)) {
     if (tensor.is_bound()) continue;
     const std::vector<double> values = tensor.get(golden);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "golden/case_tensors.h"
+#include "golden/exact_bits.h"
 #include "golden/profile.h"
 #include "reference/problem/invalid_request.h"
 
@@ -46,24 +47,6 @@ std::vector<std::int64_t> shape_of(const std::vector<CaseTensor>& tensors, const
   return std::find_if(tensors.begin(), tensors.end(), [&](const CaseTensor& t) { return t.name == name; })->shape;
 }
 
-/// Bound 0 for outputs that must be equal to the last bit, which the output type must hold.
-void make_exact(GoldenCase& golden) {
-  const std::vector<std::string> names = output_names(golden.problem);
-  const Dtype type = golden.problem.output_dtype();
-  for (const std::string& name : golden.exact_tensors) {
-    if (std::find(names.begin(), names.end(), name) == names.end() || name == "lse") {
-      throw InvalidRequest("exact", name, "outputs of the case: o dq dk dv dbias");
-    }
-    for (const double want : output_values(golden.exact, name)) {
-      if (round_to(type, want) == want) continue;
-      throw InvalidRequest("exact", fmt::format("{} with {}", name, want),
-                           fmt::format("values that {} holds", name_of(type)));
-    }
-    std::vector<double>& bounds = output_values(golden.bounds, name);
-    std::fill(bounds.begin(), bounds.end(), 0.0);
-  }
-}
-
 GoldenCase make_unplaced(const GoldenRequest& request, const TruthSource& truth) {
   GoldenCase golden;
   golden.problem = request.problem;
@@ -76,7 +59,7 @@ GoldenCase make_unplaced(const GoldenRequest& request, const TruthSource& truth)
   golden.inputs = make_golden_inputs(p, request.set);
   golden.exact = truth.exact(p, golden.inputs);
   golden.bounds = profile_bounds(p, golden.inputs, golden.exact);
-  make_exact(golden);
+  mark_exact_bits(golden);
   const std::vector<CaseTensor> tensors = case_tensors(p);
   fill(golden.visible, shape_of(tensors, "visible"),
        [&](auto b, auto h, auto i, auto j) { return truth.visible(p, golden.inputs, b, h, i, j); });

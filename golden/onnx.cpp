@@ -162,6 +162,7 @@ std::string why_not_onnx(const GoldenCase& golden) {
   if (!equal(p.seq_q) || !equal(p.seq_k)) return "sequences of different or no length";
   if (p.wants_backward()) return "gradients";
   if (p.dropout) return "dropout";
+  if (p.page_size > 0) return "pages";
   if (p.bias && p.bias_dtype() != p.dtype) return "a bias of another type than the inputs";
   // Slopes are powers of two for 1, 2, 4 and 8 heads.
   if (p.alibi && (p.dtype != Dtype::f32 || p.bias || 8 % p.heads_q != 0)) return "ALiBi that float32 may not hold";

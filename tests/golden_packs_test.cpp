@@ -4,13 +4,14 @@
 
 #include <cmath>
 #include <filesystem>
-#include <functional>
+#include <set>
 
 #include "golden/case_tensors.h"
 #include "golden/lint.h"
 #include "golden/pack.h"
 #include "golden/profile.h"
-#include "reference/verify/judge.h"
+#include "reference/problem/case_text.h"
+#include "reference/problem/safetensors.h"
 #include "tests/support/agreement.h"
 #include "tests/support/slow_oracle.h"
 
@@ -45,6 +46,26 @@ TEST(GoldenPacks, AreClean) {
 TEST(GoldenPacks, StaySmall) {
   EXPECT_LT(bytes_under(kPacks), std::uintmax_t{12} << 20);
   EXPECT_LT(bytes_under(kPacks + "smoke"), std::uintmax_t{300} << 10);
+  const std::size_t smoke = read_pack(kPacks + "smoke").entries.size();
+  EXPECT_GE(smoke, 18u);
+  EXPECT_LE(smoke, 22u);
+}
+
+/// More bits than the packs were made with change no value: what they hold are the correctly rounded ones.
+TEST(GoldenPacks, HoldWhatMoreBitsGiveToo) {
+  for (const char* name : {"smoke", "edge"}) {
+    for (GoldenCase& golden : cases_of(name)) {
+      Exact again = slow::correctly_rounded(golden.problem, golden.inputs, 2048);
+      for (const std::string& output : output_names(golden.problem)) {
+        const std::vector<double>& more = output_values(again, output);
+        const std::vector<double>& stored = output_values(golden.exact, output);
+        for (std::size_t n = 0; n < more.size(); ++n) {
+          ASSERT_EQ(encode(Dtype::f64, more[n]), encode(Dtype::f64, stored[n]))
+              << print_case(golden.problem) << " " << output << " " << n;
+        }
+      }
+    }
+  }
 }
 
 /// The slow oracle made the values; that it still gives them, to the last bit, and that the Eigen oracle agrees.
@@ -53,8 +74,9 @@ TEST(GoldenPacks, AgreeWithBothOracles) {
   for (const char* name : kNames) {
     for (GoldenCase& golden : cases_of(name)) {
       slow::Result want = slow::attention(golden.problem, golden.inputs);
+      Exact again = slow::correctly_rounded(golden.problem, golden.inputs);
       for (const std::string& output : output_names(golden.problem)) {
-        const std::vector<double>& ours = output_values(want.value, output);
+        const std::vector<double>& ours = output_values(again, output);
         const std::vector<double>& stored = output_values(golden.exact, output);
         ASSERT_EQ(ours.size(), stored.size());
         for (std::size_t n = 0; n < ours.size(); ++n) {
@@ -86,68 +108,6 @@ TEST(GoldenPacks, BoundWhatTheyHold) {
   }
 }
 
-using Feature = std::function<bool(const Problem&)>;
-const std::vector<std::pair<const char*, Feature>> kFeatures = {
-    {"type", [](const Problem& p) { return p.dtype != Dtype::f32; }},
-    {"layout", [](const Problem& p) { return p.layout != Layout::bshd; }},
-    {"lengths",
-     [](const Problem& p) {
-       return p.seq_q != std::vector<std::int64_t>{5} || p.seq_k != std::vector<std::int64_t>{7};
-     }},
-    {"heads", [](const Problem& p) { return p.heads_q != p.heads_kv; }},
-    {"dim", [](const Problem& p) { return p.dim != 4; }},
-    {"scale", [](const Problem& p) { return p.scale.has_value(); }},
-    {"softcap", [](const Problem& p) { return p.softcap > 0; }},
-    {"bias", [](const Problem& p) { return p.bias.has_value(); }},
-    {"alibi", [](const Problem& p) { return p.alibi; }},
-    {"causal", [](const Problem& p) { return p.causal != Causal::none; }},
-    {"window", [](const Problem& p) { return p.window.has_value(); }},
-    {"mask", [](const Problem& p) { return p.mask.has_value(); }},
-    {"block", [](const Problem& p) { return p.block.has_value(); }},
-    {"dropout", [](const Problem& p) { return p.dropout.has_value(); }},
-    {"dlse", [](const Problem& p) { return p.d_lse; }},
-};
-
-TEST(GoldenPacks, CoreHasEveryFeatureAloneAndEveryPairAlone) {
-  const std::vector<GoldenCase> cases = cases_of("core");
-  // With no feature but the two, so that what fails says which.
-  const auto has_only = [&](std::size_t m, std::size_t n) {
-    for (const GoldenCase& golden : cases) {
-      bool fits = true;
-      for (std::size_t f = 0; f < kFeatures.size(); ++f) {
-        const bool free = f == 2 && (m == 1 || n == 1);  // layouts are told apart by lengths that differ
-        fits &= free || kFeatures[f].second(golden.problem) == (f == m || f == n);
-      }
-      if (fits) return true;
-    }
-    return false;
-  };
-  for (std::size_t m = 0; m < kFeatures.size(); ++m) {
-    for (std::size_t n = m; n < kFeatures.size(); ++n) {
-      EXPECT_TRUE(has_only(m, n)) << kFeatures[m].first << " with " << kFeatures[n].first;
-    }
-  }
-}
-
-/// What an output is, and what it is not when it is off by one step of float32.
-TEST(GoldenPacks, ExactAsksForEqualBits) {
-  std::int64_t count = 0;
-  for (GoldenCase& golden : cases_of("exact")) {
-    EXPECT_FALSE(golden.exact_tensors.empty());
-    for (const std::string& output : golden.exact_tensors) {
-      const std::vector<double>& want = output_values(golden.exact, output);
-      const std::vector<double>& bounds = output_values(golden.bounds, output);
-      for (std::size_t n = 0; n < want.size(); ++n, ++count) {
-        const Dtype type = golden.problem.output_dtype();
-        const double off = std::nextafter(static_cast<float>(want[n]), 100.0f);
-        ASSERT_EQ(element_score(want[n], round_to(type, want[n]), bounds[n], type), 0);
-        ASSERT_TRUE(std::isinf(element_score(want[n], off, bounds[n], type)));
-      }
-    }
-  }
-  EXPECT_GT(count, 5000);
-}
-
 TEST(GoldenPacks, EdgeHasNonFiniteInputsHiddenAndVisible) {
   std::int64_t hidden = 0, visible = 0;
   for (const GoldenCase& golden : cases_of("edge")) {
@@ -158,6 +118,38 @@ TEST(GoldenPacks, EdgeHasNonFiniteInputsHiddenAndVisible) {
   }
   EXPECT_GE(hidden, 5);
   EXPECT_GE(visible, 3);
+}
+
+/// As the file has it: each page of a sequence is its own, and numbers past its last page name one that nobody has.
+TEST(GoldenPacks, PagesOfSequencesAreTheirOwn) {
+  std::int64_t tables = 0, past = 0;
+  const Pack pack = read_pack(kPacks + "core");
+  for (const PackEntry& entry : pack.entries) {
+    const SafetensorsFile file = SafetensorsFile::parse(entry.file.path, load_file(pack, entry.file));
+    const StoredTensor* stored = file.find("page_table");
+    if (stored == nullptr) continue;
+    ++tables;
+    const std::vector<double> table = values_of(*stored, entry.file.path);
+    const std::vector<double> keys = values_of(*file.find("cu_k"), entry.file.path);
+    const double size = std::stod(file.metadata().at("page_size")), pages = std::stod(file.metadata().at("pages"));
+    std::set<double> used, unused;
+    for (std::int64_t b = 0; b < stored->shape[0]; ++b) {
+      for (std::int64_t c = 0; c < stored->shape[1]; ++c) {
+        const double page = table[static_cast<std::size_t>(b * stored->shape[1] + c)];
+        EXPECT_TRUE(page >= 0 && page < pages) << entry.text;
+        const auto at = static_cast<std::size_t>(b);
+        if (static_cast<double>(c) * size < keys[at + 1] - keys[at]) {
+          EXPECT_TRUE(used.insert(page).second) << entry.text;
+        } else {
+          unused.insert(page);
+          ++past;
+        }
+      }
+    }
+    for (const double page : unused) EXPECT_FALSE(used.contains(page)) << entry.text;
+  }
+  EXPECT_GE(tables, 25);
+  EXPECT_GE(past, 5);
 }
 
 }  // namespace
