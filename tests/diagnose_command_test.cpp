@@ -177,6 +177,12 @@ TEST(AttestVerify, ExplainsTheFirstFailureOfAKernelByDefault) {
   EXPECT_EQ(attest(kernel + " --no-explain").output.find("explanation of"), std::string::npos);
 }
 
+TEST(AttestVerify, ExplainsUnwrittenOutputsByThePreFill) {
+  const ShellResult result = attest("verify --kernel " ATTEST_FAULTY_LIBRARY ":writes-nothing --shrink 0 --case 'q=20 k=20 dim=8 direction=forward'");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("unwritten memory: 160 of 160 elements of o were never written, first [b=0 h=0 i=0 d=0]"), std::string::npos) << result.output;
+}
+
 TEST(AttestVerify, ExplainsNothingWhereAllPass) {
   EXPECT_EQ(attest("verify --kernel flash --case 'q=20 k=20 dim=8'").output.find("explanation of"), std::string::npos);
 }

@@ -40,6 +40,9 @@ std::string explain_failure(const Kernel& kernel, const Problem& problem, Device
     undo_conventions(kernel.table().conventions, problem, prepared.truth.exact, run.outputs);
     const Outputs& got = run.outputs;
     diagnose::Diagnosis diagnosis;
+    for (const Finding& finding : run.findings) {
+      if (finding.check == "unwritten") diagnosis.lines.push_back({"nan", diagnose::Level::fault, "unwritten memory: " + finding.message, "they hold the pre-fill still: check the grid and the bounds of the store"});
+    }
     diagnose::diagnose_outputs(diagnose::evidence_of(problem, prepared.inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv, &got.d_bias},
                                                      make_profile(kernel.numerics(problem), problem)),
                                diagnosis);

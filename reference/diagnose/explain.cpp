@@ -13,6 +13,9 @@ namespace {
 constexpr std::int64_t kCandidateRows = 256;   // looked at once, by the contract
 constexpr std::size_t kScreenedRows = 20;      // on which every hypothesis is tried
 constexpr std::size_t kComparedRows = 96;      // on which the best are ranked
+constexpr std::size_t kFewestRows = 8;         // of either, where rows are long
+constexpr double kScreenWork = 1e7;            // multiply-adds over the rows that are screened
+constexpr double kCompareWork = 5e7;           // and over those that are ranked
 constexpr std::size_t kRanked = 16;
 constexpr std::size_t kPaired = 4;             // changes that are tried with every other one
 constexpr double kHeadWork = 4e6;              // multiply-adds over the heads compared for dk and dv
@@ -125,8 +128,10 @@ class Search {
       const Fit& one = result_.rows_judged[n].fit;
       misfit[n] = one.tensors.empty() ? 0 : one.misfit();
     }
-    result_.sample.rows = choose(rows, misfit, kComparedRows);
-    screened_.rows = choose(rows, misfit, kScreenedRows);
+    const double row = static_cast<double>(std::max<std::int64_t>(1, p.max_k() * (p.dim + p.width_v())));
+    const auto affordable = [row](double work, std::size_t most) { return std::clamp(static_cast<std::size_t>(work / row), kFewestRows, most); };
+    result_.sample.rows = choose(rows, misfit, affordable(kCompareWork, kComparedRows));
+    screened_.rows = choose(rows, misfit, affordable(kScreenWork, kScreenedRows));
     if (evidence_.of(TensorId::dk).present() || evidence_.of(TensorId::dv).present()) choose_heads();
     if (evidence_.d_bias.present()) choose_bias_rows();
     // All candidate rows and heads decide which pass is wrong.

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int64_t kTileSizes[] = {256, 128, 64, 32, 16};
 constexpr std::int64_t kMostRows = 512;  // consecutive ones of one head
+constexpr std::int64_t kFewestRows = 64;
+constexpr double kRowWork = 1e9;         // multiply-adds of these rows
 constexpr std::int64_t kBars = 32;
 constexpr std::size_t kNamedPlaces = 12;
 
@@ -123,9 +125,15 @@ using RowMap = std::map<std::string, std::vector<bool>>;
 
 /// Consecutive rows of one head, under the contract or another reading.
 RowMap rows_of(const Evidence& e, const Evaluator& evaluator, const Passes& passes, const RowAt& head) {
+  const Problem& p = e.problem;
+  const double row = static_cast<double>(std::max<std::int64_t>(1, p.seq_k[head.b] * (p.dim + p.width_v())));
+  const std::int64_t count = std::min({p.seq_q[head.b], kMostRows, std::max(kFewestRows, static_cast<std::int64_t>(kRowWork / row))});
+  std::vector<Fit> fits(static_cast<std::size_t>(count));
+#pragma omp parallel for schedule(dynamic)
+  for (std::int64_t i = 0; i < count; ++i) fits[static_cast<std::size_t>(i)] = fit_of(evaluator, e, passes, {.rows = {{head.b, head.h, i}}});
   RowMap wrong;
-  for (std::int64_t i = 0; i < std::min(e.problem.seq_q[head.b], kMostRows); ++i) {
-    for (const TensorFit& one : fit_of(evaluator, e, passes, {.rows = {{head.b, head.h, i}}}).tensors) wrong[one.tensor].push_back(is_wrong(one));
+  for (const Fit& fit : fits) {
+    for (const TensorFit& one : fit.tensors) wrong[one.tensor].push_back(is_wrong(one));
   }
   return wrong;
 }
