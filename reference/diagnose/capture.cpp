@@ -81,6 +81,8 @@ class Reader {
         const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), most);
         if (error != std::errc{} || end != value.data() + value.size()) throw InvalidRequest(key, "'" + value + "'", "a whole number");
         (key == "max_q" ? max_q_ : max_k_) = most;
+      } else if (key.starts_with("strides.")) {
+        strides_[key.substr(8)] = value;
       } else if (key != "format") {
         lines_.push_back({"contract", Level::note, fmt::format("metadata '{}' is no word of the case text and is ignored", key), ""});
       }
@@ -147,6 +149,11 @@ class Reader {
       if (stated == stated_.end() || stated->second == found) return;
       lines_.push_back({"contract", Level::warning, fmt::format("metadata says {}={}, the tensors {}", field, stated->second, found), "one of the two is wrong; the tensors are taken"});
     };
+    for (const auto& [name, text] : strides_) {
+      const StoredTensor* tensor = f.find(name);
+      if (tensor == nullptr || !is_float(*tensor)) throw InvalidRequest("strides." + name, "'" + text + "'", "a tensor of the capture");
+      if (tensor->shape.size() == f.find("q")->shape.size()) check_strides(*tensor, text, p.layout, lines_);
+    }
     compare("dtype", std::string(name_of(p.dtype)));
     compare("heads", p.heads_q == p.heads_kv ? fmt::format("{}", p.heads_q) : fmt::format("{}/{}", p.heads_q, p.heads_kv));
     compare("dim", p.dim_v ? fmt::format("{}/{}", p.dim, *p.dim_v) : fmt::format("{}", p.dim));
@@ -311,6 +318,7 @@ class Reader {
   Capture capture_;
   Lines& lines_;
   std::map<std::string, std::string> stated_;
+  std::map<std::string, std::string> strides_;  // by tensor
   std::optional<std::int64_t> max_q_, max_k_;
   std::int64_t batch_ = 1;
   bool text_has_lengths_ = false;

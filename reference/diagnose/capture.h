@@ -21,6 +21,9 @@ struct Capture {
 /// Throws InvalidRequest where the file is no capture: unreadable, no q, k and v, metadata that no case has.
 Capture read_capture(const std::string& path, const std::string& numerics, Lines& lines);
 
+/// Adds what is odd about strides that the metadata states as text, one for each dimension; throws where they are none.
+void check_strides(const StoredTensor& tensor, const std::string& text, Layout layout, Lines& lines);
+
 /// Lengths of the sequences of one side, with what is odd about them. `given` may be offsets or lengths.
 struct Lengths {
   std::vector<std::int64_t> lengths;

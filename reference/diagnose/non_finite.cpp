@@ -138,6 +138,12 @@ NonFinite find_non_finite(const TensorRows& tensor, Layout layout) {
 void check_non_finite_inputs(const Evidence& evidence, Lines& lines) {
   const std::size_t before = lines.size();
   for (const TensorId id : {TensorId::q, TensorId::k, TensorId::v, TensorId::d_o}) check_tensor(evidence, id, lines);
+  if (evidence.d_lse.present()) {
+    const NonFinite found = find_non_finite(evidence.d_lse, Layout::bhsd);
+    std::int64_t b = 0, token = 0;
+    const auto real = std::find_if(found.rows.begin(), found.rows.end(), [&](const NonFinite::Row& at) { return token_of(evidence.problem, true, at.b, at.row, b, token); });
+    if (real != found.rows.end()) lines.push_back({"non-finite", Level::fault, fmt::format("dlse has {} NaN and {} infinities; first at {}", found.nan, found.infinite, print_place({b, real->h, token, -1})), "look upstream: the gradients of their rows are NaN, as they must be"});
+  }
   std::int64_t nan = 0, positive = 0;
   for (const double x : evidence.operands.bias.data) {
     nan += std::isnan(x);

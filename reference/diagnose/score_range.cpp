@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "reference/diagnose/stages.h"
+#include "reference/oracle/visibility.h"
 #include "reference/verify/verdict.h"
 
 namespace attest::diagnose {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kRows = 64;
 constexpr std::size_t kLongest = 16;
+constexpr std::int64_t kDropoutRows = 2'000'000;
 constexpr double kExpOverflow = 88.72;     // ln of the largest float32
 constexpr double kExpVanishes = -103.97;   // below, exp is 0 in float32
 constexpr double kHalfExpOverflow = 11.09; // ln 65504
@@ -23,9 +25,9 @@ constexpr double kOnOneKey = 0.999;
 bool before(const RowAt& a, const RowAt& b) { return std::tie(a.b, a.h, a.i) < std::tie(b.b, b.h, b.i); }
 
 struct Survey {
-  std::int64_t rows = 0, peaked = 0, lost = 0, finite_rows = 0;
+  std::int64_t rows = 0, peaked = 0, finite_rows = 0;
   double largest = 0, largest_raw = 0, highest = -HUGE_VAL, lowest_top = HUGE_VAL, lowest_lse = HUGE_VAL, highest_lse = -HUGE_VAL;
-  RowAt at_largest, first_lost;
+  RowAt at_largest;
 };
 
 /// The queries with the largest |q| of all, where the largest scores are likely.
@@ -78,7 +80,7 @@ Survey survey(const Evidence& e) {
     ++found.rows;
     if (row.empty || !std::isfinite(row.lse)) continue;
     ++found.finite_rows;
-    double top = -HUGE_VAL, p_top = 0, kept = 0;
+    double top = -HUGE_VAL, p_top = 0;
     for (std::size_t j = 0; j < row.score.size(); ++j) {
       if (row.score[j] == -HUGE_VAL) continue;
       if (std::abs(row.score[j]) > found.largest) {
@@ -87,14 +89,12 @@ Survey survey(const Evidence& e) {
       }
       top = std::max(top, row.score[j]);
       p_top = std::max(p_top, row.p[j]);
-      kept += row.p[j] * row.keep[j];
-    }
+      }
     found.highest = std::max(found.highest, top);
     found.lowest_top = std::min(found.lowest_top, top);
     found.lowest_lse = std::min(found.lowest_lse, row.lse);
     found.highest_lse = std::max(found.highest_lse, row.lse);
     found.peaked += p_top > kOnOneKey;
-    if (kept == 0 && found.lost++ == 0) found.first_lost = at;
   }
   return found;
 }
@@ -131,18 +131,44 @@ void check_scale(const Problem& p, Lines& lines) {
   lines.push_back({"scale", Level::warning, fmt::format("{:.6g}, {:.4g} times 1/sqrt({})", scale, scale / usual, p.dim), guess});
 }
 
+/// Rows of which dropout takes every visible key. Most rows are left after a key or two.
+void check_dropout(const Evidence& e, Lines& lines) {
+  const Problem& p = e.problem;
+  const Reading contract = contract_reading(p);
+  const std::int64_t all = p.total_q() * p.heads_q, step = std::max<std::int64_t>(1, all / kDropoutRows);
+  std::int64_t n = 0, looked = 0, lost = 0;
+  RowAt first;
+  for (std::int64_t b = 0; b < p.batch(); ++b) {
+    for (std::int64_t h = 0; h < p.heads_q; ++h) {
+      for (std::int64_t i = 0; i < p.seq_q[b]; ++i) {
+        if (n++ % step != 0) continue;
+        ++looked;
+        const KeyRange range = key_range(p, b, i);
+        bool seen = false, kept = false;
+        for (std::int64_t j = std::max<std::int64_t>(range.first, 0); !kept && j < std::min(range.last, p.seq_k[b]); ++j) {
+          if (!visible(p, e.operands, b, h, i, j)) continue;
+          seen = true;
+          kept = keeps(contract, {b, h, i}, j) != 0;
+        }
+        if (seen && !kept && lost++ == 0) first = {b, h, i};
+      }
+    }
+  }
+  const std::string of = looked < all ? fmt::format("{} rows looked at, of {},", looked, all) : fmt::format("{} rows", looked);
+  if (lost > 0) {
+    lines.push_back({"dropout", Level::warning, fmt::format("{} of {} lost every key, the first {}", lost, of, print_place({first.b, first.h, first.i, -1})), "their O is 0 and their LSE finite: do not take them for empty rows"});
+    return;
+  }
+  lines.push_back({"dropout", Level::ok, fmt::format("p {}, seed {}, offset {}; each of {} keeps a key", p.effective_dropout(), p.dropout->seed, p.dropout->offset, of), ""});
+}
+
 }  // namespace
 
 void check_scores(const Evidence& e, Lines& lines) {
   const Survey s = survey(e);
   if (s.finite_rows > 0) check_range(e, s, lines);
   check_scale(e.problem, lines);
-  if (e.problem.dropout) {
-    lines.push_back({"dropout", s.lost > 0 ? Level::warning : Level::ok,
-                     s.lost > 0 ? fmt::format("{} of {} sampled rows lost every key, the first {}", s.lost, s.rows, print_place({s.first_lost.b, s.first_lost.h, s.first_lost.i, -1}))
-                                : fmt::format("p {}, seed {}, offset {}; every one of {} sampled rows keeps a key", e.problem.effective_dropout(), e.problem.dropout->seed, e.problem.dropout->offset, s.rows),
-                     s.lost > 0 ? "their O is 0 and their LSE finite: do not take them for empty rows" : ""});
-  }
+  if (e.problem.dropout) check_dropout(e, lines);
 }
 
 }  // namespace attest::diagnose
