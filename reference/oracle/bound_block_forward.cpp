@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reference/oracle/bound_block.h"
+#include "reference/problem/dtype.h"
 
 namespace attest {
 
@@ -77,7 +78,7 @@ void BlockSweep<Rule>::finish_row(const RowBlock& block, std::int64_t r, RowStat
   if (state.empty) return;  // bounds stay 0
   out_.bounds.lse[place] = state.errors.lse;
   out_.trust.rows[place] = state.errors.trusted;
-  double d_variance = 0, d_products = 0, d_linear = 0, d_sizes = 0;
+  double d_variance = 0, d_stored = 0, d_rounded = 0, d_products = 0, d_linear = 0, d_sizes = 0;
   for (std::int64_t c = 0; c < rules_.dim_v; ++c) {
     const double o = exact_.o.at(token, head.h, c);
     double accumulation = 0;
@@ -85,26 +86,32 @@ void BlockSweep<Rule>::finish_row(const RowBlock& block, std::int64_t r, RowStat
     out_.bounds.o.at(token, head.h, c) = bound;
     if (!rules_.backward) continue;
     const double g = inputs_.d_o.at(token, head.h, c) / rules_.grad_unit;
-    const double stored = n.delta_from_stored_o ? 1 : 0;
     // An O that its type cannot hold is stored as infinity: delta is infinite then, and with it dS of the whole row.
     state.errors.overflows |= n.delta_from_stored_o && std::abs(o) >= n.out.max * (1 + n.out.u / 2);
-    d_variance +=
-        g * g *
-        (accumulation * accumulation + stored * (n.out.u * o * n.out.u * o + n.out.subnormal * n.out.subnormal / 4));
+    d_variance += g * g * accumulation * accumulation;
+    if (n.delta_from_stored_o) {
+      d_stored += g * g * (n.out.u * o * n.out.u * o + n.out.subnormal * n.out.subnormal / 4);
+      if (Rule::kSquares && n.p.u < n.out.u) d_rounded += g * (round_to(problem_.output_dtype(), o, Overflow::saturate) - o);
+    }
     d_products += g * o * g * o;
     d_linear += std::abs(g) * bound;
     d_sizes += std::abs(g) * (std::abs(o) + bound);
   }
   if (!rules_.backward) return;
   const double width = static_cast<double>(rules_.dim_v), d = std::abs(state.facts.d);
+  const double subtraction = rules_.has_d_lse ? n.u * std::abs(state.facts.delta) : 0;
   if constexpr (Rule::kSquares) {
-    state.errors.d = rules_.lambda * std::sqrt(state.errors.d_variance + d_variance) +
-                     d * (state.errors.flushed + state.errors.row_sum + 4 * n.u + rules_.common_p) +
-                     rules_.lambda * n.u * std::sqrt(width) * (std::sqrt(d_products) + d);
+    const double linear = d * (state.errors.flushed + state.errors.row_sum + 4 * n.u + rules_.common_p) +
+                          rules_.lambda * n.u * std::sqrt(width) * (std::sqrt(d_products) + d) + subtraction;
+    d_variance += state.errors.d_variance;
+    // Roundings of o that are unlike each other, or, where o is nearly one row of v, known: those of the exact o.
+    const double random = rules_.lambda * std::sqrt(d_variance + d_stored) + linear;
+    const double beside = rules_.lambda * std::sqrt(d_variance) + linear, known = std::abs(d_rounded);
+    state.errors.d = std::max(random, known + beside);
+    state.errors.d_deviation = std::max(random / rules_.lambda, std::hypot(known, beside / rules_.lambda));
   } else {
-    state.errors.d = d_linear + width * n.u * d_sizes;
+    state.errors.d = d_linear + width * n.u * d_sizes + subtraction;
   }
-  if (rules_.has_d_lse) state.errors.d += n.u * std::abs(state.facts.delta);
 }
 
 template void BlockSweep<GenRow<float>>::finish_forward(const RowBlock&, std::vector<RowState>&);

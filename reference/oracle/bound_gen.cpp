@@ -190,7 +190,7 @@ void GenRow<Real>::backward(const PairRow<Real>& row, const RowFacts& facts, Row
   const RealRow<Real> variance = noise2 + rounded.square() + converted * ds.square() + kFloor<Real> * row.shown;
   weights.dq = variance;
   weights.mean = weight;
-  weights.dk = variance + (weight * Real(errors.d / lambda)).square() + (ds * Real(lse_share)).square();
+  weights.dk = variance + (weight * Real(errors.d_deviation)).square() + (ds * Real(lse_share)).square();
   // P may be rounded before or after it is divided by 1 - p.
   const RealRow<Real> p_rounded = (row.p * Real(n.p_bwd.u)).max(row.p.min(Real(n.p_bwd.subnormal / 2))) * row.keep;
   weights.dv = p_rounded.square() + dropped.square() * (eta2 + converted) + kFloor<Real> * row.shown;

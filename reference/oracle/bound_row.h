@@ -74,6 +74,7 @@ struct RowErrors {
   double d_variance = 0;   // gen: RD + Hd
   double shared_sum = 0;   // gen, exact form of H: sum (p eta)^2
   double d = 0;            // bound of D in units; the sweep's, between the steps
+  double d_deviation = 0;  // gen: its deviation, where rows add up
   bool overflows = false;  // dS may pass the largest number of its type
 };
 
