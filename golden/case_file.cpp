@@ -10,9 +10,9 @@
 
 #include "golden/case_tensors.h"
 #include "golden/exact_bits.h"
-#include "golden/flags.h"
 #include "golden/format.h"
 #include "golden/profile.h"
+#include "golden/refusal.h"
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/layout.h"
@@ -21,7 +21,7 @@ namespace attest::golden {
 namespace {
 
 [[noreturn]] void refuse(const SafetensorsFile& file, const std::string& found, const std::string& allowed) {
-  throw InvalidRequest(file.name(), found, allowed);
+  golden::refuse(file.name(), found, allowed);
 }
 
 const char* causal_name(Causal causal) {
@@ -76,12 +76,12 @@ const std::string& required(const SafetensorsFile& file, const std::string& key)
 
 void check_versions(const SafetensorsFile& file) {
   if (required(file, "format") != kFormat) {
-    refuse(file, fmt::format("format \"{}\"", required(file, "format")), fmt::format("\"{}\"", kFormat));
+    refuse(file, "format " + in_quotes(required(file, "format")), in_quotes(kFormat));
   }
   const auto check = [&](const char* key, int known) {
     if (required(file, key) == fmt::format("{}", known)) return;
-    refuse(file, fmt::format("{} {}", key, required(file, key)),
-           fmt::format("{}, the one that this reader knows", known));
+    refuse(file, fmt::format("{} {}", key, in_quotes(required(file, key))),
+           fmt::format("\"{}\", the one that this reader knows", known));
   };
   check("format_version", kFormatVersion);
   check("contract_version", kContractVersion);
@@ -89,9 +89,27 @@ void check_versions(const SafetensorsFile& file) {
 
 Problem read_problem(const SafetensorsFile& file) {
   try {
-    return parse_case(required(file, "case"));
+    Problem problem = parse_case(required(file, "case"));
+    profile_of(problem);  // refuses types that no pack has
+    if (!problem.fill.path.empty()) throw InvalidRequest("fill", "a file", "a family: a pack holds its own inputs");
+    return problem;
   } catch (const InvalidRequest& error) {
-    throw InvalidRequest(fmt::format("{}: {}", file.name(), error.field()), error.value(), error.allowed());
+    refuse(file, fmt::format("a case with {} {}", error.field(), in_quotes(error.value())), error.allowed());
+  }
+}
+
+/// That the words of the metadata are those of the case, and no others.
+void check_metadata(const SafetensorsFile& file, const GoldenCase& golden) {
+  const Metadata wanted = case_metadata(golden);
+  for (const auto& [key, value] : wanted) {
+    if (key != "generator_version" && required(file, key) != value) {
+      refuse(file, fmt::format("{} {}", key, in_quotes(required(file, key))),
+             fmt::format("{}, as the case has it", in_quotes(value)));
+    }
+  }
+  for (const auto& [key, value] : file.metadata()) {
+    if (!wanted.contains(key))
+      refuse(file, in_quotes(key) + " in __metadata__", "what the format has for this case alone");
   }
 }
 
@@ -122,7 +140,7 @@ void check_bits(const SafetensorsFile& file, GoldenCase& golden) {
   const std::vector<std::string> names = output_names(golden.problem);
   for (const std::string& name : golden.exact_tensors) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      refuse(file, fmt::format("\"exact\" with {}", name), fmt::format("some of {}", fmt::join(names, " ")));
+      refuse(file, "\"exact\" with " + in_quotes(name), fmt::format("some of {}", fmt::join(names, " ")));
     }
     const std::vector<double>& exact = output_values(golden.exact, name);
     const std::vector<double>& bounds = output_values(golden.bounds, name);
@@ -188,21 +206,16 @@ GoldenCase read_case(const SafetensorsFile& file) {
   if (file.metadata().contains("set")) golden.set = required(file, "set");
   if (file.metadata().contains("exact")) golden.exact_tensors = words_of(required(file, "exact"));
   if (golden.profile != profile_of(golden.problem).name) {
-    refuse(file, fmt::format("profile \"{}\"", golden.profile),
+    refuse(file, "profile " + in_quotes(golden.profile),
            fmt::format("\"{}\" for {}", profile_of(golden.problem).name, name_of(golden.problem.dtype)));
   }
-  for (const auto& [key, value] : case_metadata(golden)) {
-    if (key != "generator_version" && required(file, key) != value) {
-      refuse(file, fmt::format("{} \"{}\"", key, required(file, key)),
-             fmt::format("\"{}\", as the case has it", value));
-    }
-  }
+  check_metadata(file, golden);
   const std::vector<CaseTensor> list = case_tensors(golden.problem);
   for (const CaseTensor& wanted : list) read_tensor(file, wanted, golden);
   for (const StoredTensor& tensor : file.tensors()) {
     const auto known = [&](const CaseTensor& wanted) { return wanted.name == tensor.name; };
     if (std::none_of(list.begin(), list.end(), known)) {
-      refuse(file, "tensor " + tensor.name, "the tensors of this case alone");
+      refuse(file, "tensor " + in_quotes(tensor.name), "the tensors of this case alone");
     }
   }
   check_bits(file, golden);

@@ -65,7 +65,9 @@ class Lister {
 
  private:
   /// Offsets and page tables follow from the case text: written for the reader of the file, and checked when read back.
-  void derived(std::string name, Shape shape, std::vector<std::int64_t> integers, const char* what_differs);
+  /// They are made when asked for, so that a short file with a long case text costs nothing.
+  using Integers = std::vector<std::int64_t> (*)(const Problem&);
+  void derived(std::string name, Shape shape, Integers integers, const char* what_differs);
   /// o or bounds.o, and so on.
   template <typename Of>
   void pair(std::string name, StoredType type, bool bounds, std::int64_t tokens, std::int64_t heads, std::int64_t width,
@@ -78,11 +80,15 @@ class Lister {
   std::vector<CaseTensor> list_;
 };
 
-void Lister::derived(std::string name, Shape shape, std::vector<std::int64_t> integers, const char* what_differs) {
+void Lister::derived(std::string name, Shape shape, Integers integers, const char* what_differs) {
   list_.push_back({std::move(name), StoredType::i32, std::move(shape),
-                   [integers](const GoldenCase&) { return Doubles(integers.begin(), integers.end()); },
-                   [integers, what_differs](GoldenCase&, const Doubles& got) {
-                     if (!std::equal(got.begin(), got.end(), integers.begin(), integers.end())) {
+                   [integers](const GoldenCase& c) {
+                     const std::vector<std::int64_t> values = integers(c.problem);
+                     return Doubles(values.begin(), values.end());
+                   },
+                   [integers, what_differs](GoldenCase& c, const Doubles& got) {
+                     const std::vector<std::int64_t> want = integers(c.problem);
+                     if (!std::equal(got.begin(), got.end(), want.begin(), want.end())) {
                        throw std::invalid_argument(what_differs);
                      }
                    }});
@@ -100,10 +106,14 @@ void Lister::inputs() {
     doubles("dlse", stored(p_.lse_dtype()), {p_.total_q(), p_.heads_q},
             [](GoldenCase& c) -> Doubles& { return c.inputs.d_lse; });
   }
-  derived("cu_q", {p_.batch() + 1}, token_offsets(p_.seq_q), "other offsets than the lengths of the case");
-  derived("cu_k", {p_.batch() + 1}, token_offsets(p_.seq_k), "other offsets than the lengths of the case");
+  derived(
+      "cu_q", {p_.batch() + 1}, [](const Problem& p) { return token_offsets(p.seq_q); },
+      "other offsets than the lengths of the case");
+  derived(
+      "cu_k", {p_.batch() + 1}, [](const Problem& p) { return token_offsets(p.seq_k); },
+      "other offsets than the lengths of the case");
   if (p_.page_size > 0) {
-    derived("page_table", {p_.batch(), pages_in_row(p_)}, page_table(p_), "other pages than the case has");
+    derived("page_table", {p_.batch(), pages_in_row(p_)}, page_table, "other pages than the case has");
   }
   if (p_.bias) {
     operand("bias", stored(p_.bias_dtype()), operand_shape(p_, p_.bias->shape),

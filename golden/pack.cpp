@@ -6,37 +6,20 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "golden/case_file.h"
-#include "golden/flags.h"
-#include "golden/format.h"
+#include "golden/pack_index.h"
+#include "golden/refusal.h"
 #include "golden/sha256.h"
 #include "reference/problem/case_text.h"
-#include "reference/problem/invalid_request.h"
 
 namespace attest::golden {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;  // of one file: far above what a pack holds
 constexpr const char* kIndex = "index.json";
-
-[[noreturn]] void refuse(const std::string& file, const std::string& found, const std::string& allowed) {
-  throw InvalidRequest(file, found, allowed);
-}
-
-/// Relative, without "..", of letters, digits and . _ - between slashes: nothing outside the folder can be named.
-bool is_plain_path(const std::string& path) {
-  if (path.empty() || path.front() == '/' || path.back() == '/' || path.find("..") != std::string::npos) return false;
-  return std::all_of(path.begin(), path.end(), [](unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-' || c == '/';
-  });
-}
 
 std::vector<std::byte> read_whole(const std::string& path) {
   std::error_code error;
@@ -50,112 +33,6 @@ std::vector<std::byte> read_whole(const std::string& path) {
   return bytes;
 }
 
-/// The fields of one object of the index, each there and of its type, and no others.
-class Fields {
- public:
-  Fields(const std::string& index, std::string what, const Json& object)
-      : index_(index), what_(std::move(what)), object_(object) {
-    if (!object.is_object()) refuse(index_, what_ + " that is no object", "an object");
-  }
-  std::string text(const char* key) { return get(key, &Json::is_string, "a string").get<std::string>(); }
-  std::uint64_t number(const char* key) {
-    return get(key, &Json::is_number_unsigned, "a whole number").get<std::uint64_t>();
-  }
-  const Json& list(const char* key) { return get(key, &Json::is_array, "a list"); }
-  const Json& object(const char* key) { return get(key, &Json::is_object, "an object"); }
-  std::vector<std::string> texts(const char* key) {
-    std::vector<std::string> words;
-    for (const Json& item : list(key)) {
-      if (!item.is_string()) refuse(index_, fmt::format("{} with a \"{}\" of other things", what_, key), "strings");
-      words.push_back(item.get<std::string>());
-    }
-    return words;
-  }
-  bool has(const char* key) const { return object_.contains(key); }
-  void no_others() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (!seen_.contains(key))
-        refuse(index_, fmt::format("{} with a field \"{}\"", what_, key), "the fields of the format");
-    }
-  }
-
- private:
-  const Json& get(const char* key, bool (Json::*is)() const noexcept, const char* type) {
-    seen_.insert(key);
-    if (!object_.contains(key)) refuse(index_, fmt::format("{} without \"{}\"", what_, key), type);
-    if (!(object_[key].*is)()) refuse(index_, fmt::format("{} with a wrong \"{}\"", what_, key), type);
-    return object_[key];
-  }
-
-  const std::string& index_;
-  std::string what_;
-  const Json& object_;
-  std::set<std::string> seen_;
-};
-
-PackFile read_file_entry(const std::string& index, const std::string& what, Fields& fields) {
-  PackFile file{fields.text("file"), fields.number("bytes"), fields.text("sha256")};
-  if (!is_plain_path(file.path))
-    refuse(index, fmt::format("{} with file \"{}\"", what, file.path), "a path within the folder");
-  return file;
-}
-
-PackEntry read_entry(const std::string& index, std::size_t position, const Json& object) {
-  const std::string what = fmt::format("case {}", position);
-  Fields fields(index, what, object);
-  PackEntry entry;
-  entry.file = read_file_entry(index, what, fields);
-  entry.text = fields.text("case");
-  entry.profile = fields.text("profile");
-  entry.flags = fields.texts("flags");
-  if (fields.has("set")) entry.set = fields.text("set");
-  if (fields.has("exact")) entry.exact_tensors = fields.texts("exact");
-  if (fields.has("others")) {
-    for (const Json& other : fields.list("others")) {
-      Fields of_other(index, what + ", others", other);
-      entry.others.push_back(read_file_entry(index, what, of_other));
-      of_other.no_others();
-    }
-  }
-  fields.no_others();
-  return entry;
-}
-
-Json file_json(const PackFile& file) { return {{"file", file.path}, {"bytes", file.bytes}, {"sha256", file.sha256}}; }
-
-Json entry_json(const PackEntry& entry) {
-  Json json = {{"case", entry.text}, {"profile", entry.profile}, {"flags", entry.flags}};
-  if (!entry.set.empty()) json["set"] = entry.set;
-  if (!entry.exact_tensors.empty()) json["exact"] = entry.exact_tensors;
-  json.update(file_json(entry.file));
-  for (const PackFile& other : entry.others) json["others"].push_back(file_json(other));
-  return json;
-}
-
-/// One case a line, so that a change of one shows as one.
-std::string index_text(const Pack& pack) {
-  std::set<std::string> used;
-  for (const PackEntry& entry : pack.entries) used.insert(entry.flags.begin(), entry.flags.end());
-  std::string text = fmt::format(
-      "{{\n\"format\": \"{}\",\n\"format_version\": {},\n\"contract_version\": {},\n\"generator_version\": {},\n"
-      "\"pack\": {},\n\"flags\": {{",
-      kFormat, kFormatVersion, kContractVersion, kGeneratorVersion, Json(pack.name).dump());
-  const char* separator = "\n";
-  for (const std::string& name : used) {
-    const Flag* flag = find_flag(name);
-    text +=
-        fmt::format("{}  {}: {}", separator, Json(name).dump(), Json(flag == nullptr ? "" : flag->description).dump());
-    separator = ",\n";
-  }
-  text += "\n},\n\"cases\": [";
-  separator = "\n";
-  for (const PackEntry& entry : pack.entries) {
-    text += separator + entry_json(entry).dump();
-    separator = ",\n";
-  }
-  return text + "\n]\n}\n";
-}
-
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   fs::create_directories(path.parent_path());
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
@@ -167,37 +44,10 @@ void write_file(const fs::path& path, std::span<const std::byte> bytes) {
 }  // namespace
 
 Pack read_pack(const std::string& folder) {
-  Pack pack;
-  pack.folder = folder;
   const std::string index = (fs::path(folder) / kIndex).string();
   const std::vector<std::byte> bytes = read_whole(index);
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  const Json json = Json::parse(text, text + bytes.size(), nullptr, false);
-  if (json.is_discarded()) refuse(index, "a text that is not JSON", "the index of a pack");
-  Fields fields(index, "index", json);
-  if (const std::string format = fields.text("format"); format != kFormat) {
-    refuse(index, fmt::format("format \"{}\"", format), fmt::format("\"{}\"", kFormat));
-  }
-  const auto check = [&](const char* key, std::uint64_t known) {
-    if (const std::uint64_t version = fields.number(key); version != known) {
-      refuse(index, fmt::format("{} {}", key, version), fmt::format("{}, the one that this reader knows", known));
-    }
-  };
-  check("format_version", kFormatVersion);
-  check("contract_version", kContractVersion);
-  fields.number("generator_version");
-  pack.name = fields.text("pack");
-  const Json& described = fields.object("flags");
-  for (const Json& entry : fields.list("cases")) {
-    pack.entries.push_back(read_entry(index, pack.entries.size(), entry));
-    for (const std::string& flag : pack.entries.back().flags) {
-      if (!described.contains(flag))
-        refuse(index, fmt::format("flag \"{}\" of case {}", flag, pack.entries.size() - 1),
-               "flags that the index describes");
-    }
-  }
-  fields.no_others();
-  if (pack.entries.empty()) refuse(index, "no cases", "at least one");
+  Pack pack = parse_index(index, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  pack.folder = folder;
   return pack;
 }
 

@@ -160,9 +160,9 @@ TEST(GoldenCaseFile, RefusesANanOrNegativeBound) {
 
 TEST(GoldenCaseFile, RefusesVersionsThatItDoesNotKnow) {
   EXPECT_EQ(error_of(with_header("\"format_version\":\"1\"", "\"format_version\":\"2\"")),
-            "file: got format_version 2; 1, the one that this reader knows");
+            "file: got format_version \"2\"; \"1\", the one that this reader knows");
   EXPECT_EQ(error_of(with_header("\"contract_version\":\"1\"", "\"contract_version\":\"9\"")),
-            "file: got contract_version 9; 1, the one that this reader knows");
+            "file: got contract_version \"9\"; \"1\", the one that this reader knows");
   EXPECT_EQ(error_of(with_header("attest-golden", "attest-silver")),
             "file: got format \"attest-silver\"; \"attest-golden\"");
   EXPECT_EQ(error_of(with_header("\"generator_version\":\"2\"", "\"generator_version\":\"7\"")), "");  // may differ
@@ -171,9 +171,13 @@ TEST(GoldenCaseFile, RefusesVersionsThatItDoesNotKnow) {
 TEST(GoldenCaseFile, RefusesMetadataThatContradictsTheCase) {
   EXPECT_NE(error_of(with_header("\"causal\":\"none\"", "\"causal\":\"top-left\"")).find("as the case has it"),
             std::string::npos);
+  EXPECT_NE(error_of(with_header("\"causal\":\"none\"", "\"causal\":\"none\",\"page_size\":\"16\""))
+                .find("got \"page_size\" in __metadata__"),
+            std::string::npos);
   EXPECT_NE(error_of(with_header("\"profile\":\"f32\"", "\"profile\":\"f16\"")).find("\"f32\" for f32"),
             std::string::npos);
-  EXPECT_NE(error_of(with_header("heads=4/2", "heads=4/3")).find("file: heads: got 4/3"), std::string::npos);
+  EXPECT_NE(error_of(with_header("heads=4/2", "heads=4/3")).find("file: got a case with heads \"4/3\"; query heads"),
+            std::string::npos);
 }
 
 TEST(GoldenCaseFile, RefusesMissingMisshapenAndForeignTensors) {
@@ -184,7 +188,8 @@ TEST(GoldenCaseFile, RefusesMissingMisshapenAndForeignTensors) {
   const SafetensorsFile file = SafetensorsFile::parse("file", sample_bytes());
   for (const StoredTensor& tensor : file.tensors()) tensors.push_back(tensor);
   tensors.push_back({"secret", StoredType::f64, {1}, std::as_bytes(std::span(one))});
-  EXPECT_NE(error_of(serialise(tensors, file.metadata())).find("tensor secret"), std::string::npos);
+  EXPECT_NE(error_of(serialise(tensors, file.metadata())).find("tensor \"secret\"; the tensors of this case alone"),
+            std::string::npos);
 }
 
 TEST(GoldenCaseFile, RefusesOffsetsOfSequencesThatAreNotThoseOfTheCase) {
