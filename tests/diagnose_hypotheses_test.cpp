@@ -60,6 +60,42 @@ TEST_P(DiagnosisOfFault, IsNamedAloneAndAfterRoundingToF16) {
 
 INSTANTIATE_TEST_SUITE_P(All, DiagnosisOfFault, testing::ValuesIn(all_causes()), [](const auto& cause) { return as_test_name(cause.param); });
 
+TEST(Diagnosis, HasNoHypothesisWithoutATestOfIt) {
+  const std::vector<std::string> tested = all_causes();
+  for (const char* text : kCases) {
+    const Problem problem = parse_case(text);
+    const Inputs inputs = make_inputs(problem);
+    const Exact got = testing_support::faulty_attention(problem, inputs, testing_support::store(problem, inputs, 3), Fault{});
+    const diagnose::Evidence evidence = diagnose::evidence_of(problem, inputs, {&got.o, &got.lse, &got.dq, &got.dk, &got.dv, &got.d_bias}, make_profile(numerics_preset("f32-simt"), problem));
+    for (const diagnose::Hypothesis& hypothesis : diagnose::hypotheses_for(evidence)) {
+      EXPECT_NE(std::find(tested.begin(), tested.end(), hypothesis.name), tested.end()) << hypothesis.name;
+    }
+  }
+}
+
+TEST(Diagnosis, TakesEitherPaddingForTheOther) {
+  for (const char* pad : {"left", "right"}) {
+    const Problem problem = parse_case(std::string("heads=2 dim=16 q=33,20 k=49,41 causal=bottom-right qrows=36 krows=52 pad=") + pad);
+    const diagnose::Explanation found = diagnose_fault(problem, Fault{"padding-side", 0, 0, testing_support::Where::both});
+    EXPECT_EQ(testing_support::first_name(found, "padding-side"), "padding-side") << pad;
+  }
+}
+
+// The long form is attest_diagnosis_study; its table is in docs/diagnosis.md.
+TEST(Diagnosis, NamesTheTrueCauseOfRandomCases) {
+  constexpr std::uint64_t kSeed = 2;
+  int judged = 0, named = 0;
+  for (std::uint64_t index = 0; judged < 40; ++index) {
+    const Problem problem = testing_support::random_problem(kSeed, index);
+    const Fault fault = testing_support::random_fault(problem, kSeed, index);
+    const diagnose::Explanation found = diagnose_fault(problem, fault);
+    if (found.as_contracted()) continue;
+    ++judged;
+    named += testing_support::first_name(found, fault.cause) == fault.cause;
+  }
+  EXPECT_GE(named, 38);  // 95 of 100
+}
+
 TEST(Diagnosis, DoesNotAccuseACorrectResult) {
   for (const char* text : kCases) {
     for (const char* type : {"dtype=f32 ", "dtype=f16 ", "dtype=bf16 "}) {

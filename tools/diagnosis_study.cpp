@@ -4,16 +4,13 @@
 //   attest_diagnosis_study --cases 500 --seed 1
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "reference/problem/case_text.h"
-#include "reference/problem/inputs.h"
 #include "tests/support/diagnosis_study.h"
 
 int main(int argc, char** argv) {
@@ -31,16 +28,7 @@ int main(int argc, char** argv) {
   std::int64_t named = 0, judged = 0, hidden = 0, correct = 0, accused = 0;
   for (std::uint64_t index = 0; judged < wanted; ++index) {
     const Problem problem = random_problem(seed, index);
-    const std::vector<Fault> faults = faults_for(problem);
-    // A cause is as likely as its problems allow, however many tiles it could strike at.
-    std::vector<std::string> causes;
-    for (const Fault& one : faults) {
-      if (std::find(causes.begin(), causes.end(), one.cause) == causes.end()) causes.push_back(one.cause);
-    }
-    const std::string& cause = causes[random_word(seed, 2, index) % causes.size()];
-    std::vector<Fault> of_cause;
-    std::copy_if(faults.begin(), faults.end(), std::back_inserter(of_cause), [&](const Fault& one) { return one.cause == cause; });
-    const Fault& fault = of_cause[random_word(seed, 3, index) % of_cause.size()];
+    const Fault fault = random_fault(problem, seed, index);
     const diagnose::Explanation found = diagnose_fault(problem, fault);
     if (index % 4 == 0) {
       ++correct;

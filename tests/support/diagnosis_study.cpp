@@ -2,6 +2,7 @@
 #include "tests/support/diagnosis_study.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "reference/oracle/numerics_profile.h"
@@ -84,6 +85,18 @@ Problem random_problem(std::uint64_t seed, std::uint64_t index) {
   p.d_lse = p.wants_backward() && chance(20);
   p.fill.seed = random();
   return p;
+}
+
+Fault random_fault(const Problem& problem, std::uint64_t seed, std::uint64_t index) {
+  const std::vector<Fault> faults = faults_for(problem);
+  std::vector<std::string> causes;
+  for (const Fault& one : faults) {
+    if (std::find(causes.begin(), causes.end(), one.cause) == causes.end()) causes.push_back(one.cause);
+  }
+  const std::string& cause = causes[random_word(seed, 2, index) % causes.size()];
+  std::vector<Fault> of_cause;
+  std::copy_if(faults.begin(), faults.end(), std::back_inserter(of_cause), [&](const Fault& one) { return one.cause == cause; });
+  return of_cause[random_word(seed, 3, index) % of_cause.size()];
 }
 
 bool named_first(const diagnose::Explanation& explanation, const std::string& cause) {

@@ -16,6 +16,9 @@ diagnose::Explanation diagnose_fault(const Problem& problem, const Fault& fault)
 /// A small random problem of type f32, f16 or bf16 with one to four features.
 Problem random_problem(std::uint64_t seed, std::uint64_t index);
 
+/// One of the problem's faults: a cause is as likely as any other, however many tiles it could strike at.
+Fault random_fault(const Problem& problem, std::uint64_t seed, std::uint64_t index);
+
 /// True where `cause` is named first, alone or among readings that give the same values here.
 bool named_first(const diagnose::Explanation& explanation, const std::string& cause);
 /// The name that comes first: a cause, "(none)", "(as contracted)".
