@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/shell.h"
 
@@ -30,9 +31,10 @@ void expect_says(const Result& result, int exit_code, const std::string& text) {
   EXPECT_NE(result.output.find(text), std::string::npos) << result.output;
 }
 
-/// Byte for byte, on one thread and on two.
-void expect_made_again(const std::string& pack, const std::string& options = "") {
-  for (const char* threads : {"1", "2"}) {
+/// Byte for byte, twice: on one thread and on two.
+void expect_made_again(const std::string& pack, const std::string& options = "",
+                       const std::vector<std::string>& thread_counts = {"1", "2"}) {
+  for (const std::string& threads : thread_counts) {
     const std::string made = fresh(pack + threads);
     const Result result =
         golden("make " + kGolden + "corpora/" + pack + ".txt -o " + made + " --threads " + threads + options);
@@ -47,7 +49,19 @@ TEST(GoldenMake, GivesTheCommittedSmokePack) { expect_made_again("smoke"); }
 TEST(GoldenMake, GivesTheCommittedEdgePack) { expect_made_again("edge"); }
 TEST(GoldenMake, GivesTheCommittedExactPack) { expect_made_again("exact"); }
 TEST(GoldenMake, GivesTheCommittedOnnxPack) { expect_made_again("onnx", " --onnx"); }
-TEST(GoldenMake, GivesTheCommittedCorePack) { expect_made_again("core"); }
+TEST(GoldenMake, GivesTheCommittedCorePack) { expect_made_again("core", "", {"2"}); }  // the largest: once
+
+/// Without the committed packs in between: each pair of runs gives the same bytes.
+TEST(GoldenMake, GivesTheSameBytesTwiceAndOnAnyNumberOfThreads) {
+  std::vector<std::string> made;
+  for (const char* threads : {"1", "1", "2", "7"}) {
+    made.push_back(fresh("again" + std::to_string(made.size())));
+    const Result result =
+        golden("make " + kGolden + "corpora/onnx.txt --onnx -o " + made.back() + " --threads " + threads);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(shell("diff -r " + made.front() + " " + made.back()).output, "") << threads;
+  }
+}
 
 Result make_of(const std::string& text, const std::string& options = "") {
   const std::string corpus = fresh("corpus.txt");
@@ -61,6 +75,9 @@ TEST(GoldenMake, RefusesWhatNoPackCanHold) {
   expect_says(make_of("# flags: Plain\n# exact: o\nq=2 k=3 dim=2\n"), 2, "corpus.txt:3: exact: got o with");
   expect_says(make_of("# flags: Plain\n# exact: lse\nq=2 k=2 dim=2\n"), 2, "exact: got lse; outputs of the case");
   expect_says(make_of("# flags: Plain\nq=2 k=2 dim=2 dropout=0.5@1 direction=forward\n", " --onnx"), 2, "with dropout");
+  expect_says(make_of("# flags: Plain\nq=2 k=2 dim=2 page=1 direction=forward\n", " --onnx"), 2, "with pages");
+  expect_says(make_of("# flags: Plain\nq=2 k=2 dim=2 page=1\n"), 2,
+              "corpus.txt:2: page: got 1; 0 unless direction=forward");
   expect_says(golden("make missing.txt -o " + fresh("x")), 2, "missing.txt");
   expect_says(golden("make " + kGolden + "corpora/smoke.txt -o " + kGolden), 2, "output: got");
 }
