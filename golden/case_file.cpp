@@ -12,16 +12,16 @@
 #include "golden/exact_bits.h"
 #include "golden/format.h"
 #include "golden/profile.h"
-#include "golden/refusal.h"
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/layout.h"
+#include "reference/problem/refusal.h"
 
 namespace attest::golden {
 namespace {
 
 [[noreturn]] void refuse(const SafetensorsFile& file, const std::string& found, const std::string& allowed) {
-  golden::refuse(file.name(), found, allowed);
+  attest::refuse(file.name(), found, allowed);
 }
 
 const char* causal_name(Causal causal) {

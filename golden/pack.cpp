@@ -9,9 +9,9 @@
 
 #include "golden/case_file.h"
 #include "golden/pack_index.h"
-#include "golden/refusal.h"
 #include "golden/sha256.h"
 #include "reference/problem/case_text.h"
+#include "reference/problem/refusal.h"
 
 namespace attest::golden {
 namespace {

@@ -9,7 +9,8 @@
 
 #include "golden/flags.h"
 #include "golden/format.h"
-#include "golden/refusal.h"
+#include "reference/problem/refusal.h"
+#include "reference/problem/unique_names.h"
 
 namespace attest::golden {
 namespace {
@@ -27,17 +28,10 @@ bool is_plain_path(const std::string& path) {
 
 /// The text as JSON, in which no object may name a key twice.
 Json parse_json(const std::string& index, std::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      refuse(index, fmt::format("{} twice in one object", in_quotes(parsed.get<std::string>())), "each name once");
-    }
-    return true;
-  };
   try {
-    return Json::parse(text.begin(), text.end(), watch);
+    return parse_with_unique_names<Json>(text, [&](const std::string& twice) {
+      refuse(index, fmt::format("{} twice in one object", in_quotes(twice)), "each name once");
+    });
   } catch (const Json::exception&) {
     refuse(index, fmt::format("a text of {} bytes that is not JSON", text.size()), "the index of a pack");
   }

@@ -20,6 +20,8 @@
 
 #include "reference/problem/dtype.h"
 #include "reference/problem/invalid_request.h"
+#include "reference/problem/refusal.h"
+#include "reference/problem/unique_names.h"
 
 namespace attest {
 namespace {
@@ -47,33 +49,16 @@ constexpr std::array<TypeEntry, 10> kTypes = {{{"F64", 8},
                                                {"U8", 1},
                                                {"BOOL", 1}}};
 
-[[noreturn]] void refuse(const std::string& file, const std::string& found, const std::string& allowed) {
-  throw InvalidRequest(file, found, allowed);
-}
+constexpr std::size_t kShown = 60;  // characters of a name
 
-/// A name from the file, short and printable.
-std::string in_quotes(std::string_view name) {
-  constexpr std::size_t kShown = 60;
-  std::string shown(name.substr(0, kShown));
-  std::replace_if(
-      shown.begin(), shown.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, '?');
-  return fmt::format("\"{}\"{}", shown, name.size() > kShown ? "..." : "");
-}
+std::string shown_name(std::string_view name) { return in_quotes(name, kShown); }
 
 /// The JSON header, in which no object may name a key twice.
 Json parse_header(const std::string& file, std::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      refuse(file, fmt::format("{} twice in one object of the header", in_quotes(parsed.get<std::string>())),
-             "each name once");
-    }
-    return true;
-  };
   try {
-    Json header = Json::parse(text.begin(), text.end(), watch);
+    Json header = parse_with_unique_names<Json>(text, [&](const std::string& twice) {
+      refuse(file, fmt::format("{} twice in one object of the header", shown_name(twice)), "each name once");
+    });
     if (!header.is_object()) refuse(file, "a header that is no JSON object", "an object of tensors");
     return header;
   } catch (const Json::exception&) {
@@ -100,7 +85,7 @@ Metadata parse_metadata(const std::string& file, const Json& entry) {
   Metadata metadata;
   for (const auto& [key, value] : entry.items()) {
     if (!value.is_string())
-      refuse(file, fmt::format("__metadata__ {} that is no string", in_quotes(key)), "strings alone");
+      refuse(file, fmt::format("__metadata__ {} that is no string", shown_name(key)), "strings alone");
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -113,8 +98,8 @@ StoredType parse_type(const std::string& file, const std::string& tensor, const 
   std::vector<std::string_view> names;
   for (const TypeEntry& type : kTypes) names.push_back(type.name);
   refuse(file,
-         fmt::format("tensor {} of dtype {}", in_quotes(tensor),
-                     entry.is_string() ? in_quotes(entry.get<std::string>()) : "that is no string"),
+         fmt::format("tensor {} of dtype {}", shown_name(tensor),
+                     entry.is_string() ? shown_name(entry.get<std::string>()) : "that is no string"),
          fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
@@ -122,7 +107,7 @@ StoredType parse_type(const std::string& file, const std::string& tensor, const 
 std::vector<std::int64_t> parse_sizes(const std::string& file, const std::string& tensor, const char* field,
                                       const Json& entry) {
   const auto wrong = [&] {
-    refuse(file, fmt::format("tensor {} with a wrong {}", in_quotes(tensor), field),
+    refuse(file, fmt::format("tensor {} with a wrong {}", shown_name(tensor), field),
            "a list of integers, 0 to 2^63 - 1");
   };
   if (!entry.is_array()) wrong();
@@ -148,17 +133,17 @@ StoredTensor parse_tensor(const std::string& file, const std::string& name, cons
                           std::span<const std::byte> data) {
   if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") || !entry.contains("shape") ||
       !entry.contains("data_offsets")) {
-    refuse(file, fmt::format("an entry for tensor {}", in_quotes(name)), "exactly dtype, shape and data_offsets");
+    refuse(file, fmt::format("an entry for tensor {}", shown_name(name)), "exactly dtype, shape and data_offsets");
   }
   StoredTensor tensor{
       name, parse_type(file, name, entry["dtype"]), parse_sizes(file, name, "shape", entry["shape"]), {}};
   const std::vector<std::int64_t> offsets = parse_sizes(file, name, "data_offsets", entry["data_offsets"]);
   if (offsets.size() != 2) {
-    refuse(file, fmt::format("tensor {} with {} data_offsets", in_quotes(name), offsets.size()),
+    refuse(file, fmt::format("tensor {} with {} data_offsets", shown_name(name), offsets.size()),
            "a first and a last one");
   }
   const auto [begin, end] = std::pair(offsets[0], offsets[1]);
-  const std::string range = fmt::format("tensor {} at bytes {} to {}", in_quotes(name), begin, end);
+  const std::string range = fmt::format("tensor {} at bytes {} to {}", shown_name(name), begin, end);
   if (begin > end || end > static_cast<std::int64_t>(data.size())) {
     refuse(file, range, fmt::format("a range within the {} bytes of data", data.size()));
   }
@@ -182,11 +167,11 @@ void check_cover(const std::string& file, const std::vector<StoredTensor>& tenso
   for (const StoredTensor& tensor : tensors) {
     const std::ptrdiff_t begin = tensor.data.data() - data.data();
     if (tensor.data.data() < next) {
-      refuse(file, fmt::format("tensor {} at byte {}, inside the one before it", in_quotes(tensor.name), begin),
+      refuse(file, fmt::format("tensor {} at byte {}, inside the one before it", shown_name(tensor.name), begin),
              "tensors that do not overlap");
     }
     if (tensor.data.data() > next) {
-      refuse(file, fmt::format("unused bytes before tensor {} at byte {}", in_quotes(tensor.name), begin),
+      refuse(file, fmt::format("unused bytes before tensor {} at byte {}", shown_name(tensor.name), begin),
              "data without holes");
     }
     next += tensor.data.size();
@@ -273,7 +258,7 @@ std::vector<double> values_of(const StoredTensor& tensor, const std::string& fil
       Integer integer;
       std::memcpy(&integer, tensor.data.data() + n * sizeof integer, sizeof integer);
       if (integer < lowest || integer > largest) {
-        refuse(file_name, fmt::format("tensor {} with the value {}", in_quotes(tensor.name), integer),
+        refuse(file_name, fmt::format("tensor {} with the value {}", shown_name(tensor.name), integer),
                fmt::format("{} values from {} to {}", name_of(tensor.type), lowest, largest));
       }
       values[n] = static_cast<double>(integer);
@@ -309,10 +294,10 @@ std::vector<std::byte> serialise(std::vector<StoredTensor> tensors, const Metada
     const std::size_t begin = end;
     end += tensor.data.size();
     if (tensor.name == kMetadataKey || header.contains(tensor.name)) {
-      refuse("safetensors", in_quotes(tensor.name), "each tensor name once, and none called __metadata__");
+      refuse("safetensors", shown_name(tensor.name), "each tensor name once, and none called __metadata__");
     }
     if (bytes_of_shape(tensor.type, tensor.shape) != static_cast<std::int64_t>(tensor.data.size())) {
-      refuse("safetensors", fmt::format("{} bytes for tensor {}", tensor.data.size(), in_quotes(tensor.name)),
+      refuse("safetensors", fmt::format("{} bytes for tensor {}", tensor.data.size(), shown_name(tensor.name)),
              describe(tensor));
     }
     header[tensor.name] = {{"dtype", name_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
