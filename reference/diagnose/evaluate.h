@@ -29,6 +29,9 @@ struct RowResult {
   Elements dq;   // [D]
 };
 
+/// Euclidean.
+double norm(const std::vector<double>& x);
+
 /// A key/value head whose gradients are looked at: at all of its keys, or where `keys` is not empty at those.
 struct HeadAt {
   std::int64_t b = 0;

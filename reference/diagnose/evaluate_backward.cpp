@@ -13,13 +13,13 @@ Elements elements(std::vector<double> value, std::vector<double> tolerance) {
   return {true, std::move(value), std::move(tolerance)};
 }
 
+}  // namespace
+
 double norm(const std::vector<double>& x) {
   double sum = 0;
   for (const double v : x) sum += v * v;
   return std::sqrt(sum);
 }
-
-}  // namespace
 
 /// <dO, O> - dLSE of the row that the reading takes it from; false where that row does not exist.
 bool Evaluator::delta_of(const Passes& passes, const RowAt& at, const SoftRow& own, double& delta, double& error) const {

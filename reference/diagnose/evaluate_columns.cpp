@@ -8,12 +8,6 @@
 namespace attest::diagnose {
 namespace {
 
-double norm(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double v : x) sum += v * v;
-  return std::sqrt(sum);
-}
-
 bool counts(GroupSum sum, std::int64_t index, std::int64_t of) {
   return sum == GroupSum::all || (sum == GroupSum::first && index == 0) || (sum == GroupSum::last && index == of - 1);
 }

@@ -41,18 +41,6 @@ std::int64_t count_special(Dtype type, const std::byte* row, std::int64_t width)
   return count;
 }
 
-/// Sequence and token of a storage row; false in padding and past the last offset.
-bool token_of(const Problem& p, bool query, std::int64_t b, std::int64_t row, std::int64_t& sequence, std::int64_t& token) {
-  const auto& lengths = query ? p.seq_q : p.seq_k;
-  const TensorId id = query ? TensorId::q : TensorId::k;
-  const std::int64_t from = p.layout == Layout::thd ? 0 : b, to = p.layout == Layout::thd ? p.batch() : b + 1;
-  for (sequence = from; sequence < to; ++sequence) {
-    token = row - row_of_token(p, id, sequence, 0);
-    if (token >= 0 && token < lengths[sequence]) return true;
-  }
-  return false;
-}
-
 bool key_is_seen(const Evidence& e, std::int64_t b, std::int64_t head_kv, std::int64_t j) {
   const Problem& p = e.problem;
   for (std::int64_t h = head_kv * p.group(); h < (head_kv + 1) * p.group(); ++h) {
@@ -75,11 +63,11 @@ void check_tensor(const Evidence& e, TensorId id, Lines& lines) {
   std::int64_t seen = 0, unseen = 0, padding = 0;
   std::string first_seen;
   for (const NonFinite::Row& at : found.rows) {
-    std::int64_t b = 0, token = 0;
-    if (!token_of(e.problem, query, at.b, at.row, b, token)) {
+    RowAt token;
+    if (!token_of(e.problem, query, at, token)) {
       ++padding;
-    } else if (query || key_is_seen(e, b, at.h, token)) {
-      if (seen++ == 0) first_seen = print_place({b, at.h, token, at.column});
+    } else if (query || key_is_seen(e, token.b, token.h, token.i)) {
+      if (seen++ == 0) first_seen = print_place({token.b, token.h, token.i, at.column});
     } else {
       ++unseen;
     }
@@ -91,6 +79,17 @@ void check_tensor(const Evidence& e, TensorId id, Lines& lines) {
 }
 
 }  // namespace
+
+bool token_of(const Problem& p, bool query_side, const NonFinite::Row& row, RowAt& at) {
+  const auto& lengths = query_side ? p.seq_q : p.seq_k;
+  const TensorId id = query_side ? TensorId::q : TensorId::k;
+  const std::int64_t from = p.layout == Layout::thd ? 0 : row.b, to = p.layout == Layout::thd ? p.batch() : row.b + 1;
+  for (std::int64_t b = from; b < to; ++b) {
+    at = {b, row.h, row.row - row_of_token(p, id, b, 0)};
+    if (at.i >= 0 && at.i < lengths[b]) return true;
+  }
+  return false;
+}
 
 NonFinite find_non_finite(const TensorRows& tensor, Layout layout) {
   NonFinite found;
@@ -140,9 +139,9 @@ void check_non_finite_inputs(const Evidence& evidence, Lines& lines) {
   for (const TensorId id : {TensorId::q, TensorId::k, TensorId::v, TensorId::d_o}) check_tensor(evidence, id, lines);
   if (evidence.d_lse.present()) {
     const NonFinite found = find_non_finite(evidence.d_lse, Layout::bhsd);
-    std::int64_t b = 0, token = 0;
-    const auto real = std::find_if(found.rows.begin(), found.rows.end(), [&](const NonFinite::Row& at) { return token_of(evidence.problem, true, at.b, at.row, b, token); });
-    if (real != found.rows.end()) lines.push_back({"non-finite", Level::fault, fmt::format("dlse has {} NaN and {} infinities; first at {}", found.nan, found.infinite, print_place({b, real->h, token, -1})), "look upstream: the gradients of their rows are NaN, as they must be"});
+    RowAt token;
+    const auto real = std::find_if(found.rows.begin(), found.rows.end(), [&](const NonFinite::Row& at) { return token_of(evidence.problem, true, at, token); });
+    if (real != found.rows.end()) lines.push_back({"non-finite", Level::fault, fmt::format("dlse has {} NaN and {} infinities; first at {}", found.nan, found.infinite, print_place({token.b, token.h, token.i, -1})), "look upstream: the gradients of their rows are NaN, as they must be"});
   }
   std::int64_t nan = 0, positive = 0;
   for (const double x : evidence.operands.bias.data) {

@@ -14,19 +14,6 @@ namespace {
 
 constexpr std::size_t kTraced = 128;  // rows of each tensor
 
-/// The sequence and token of a storage row; false in padding.
-bool place_of(const Evidence& e, TensorId id, const NonFinite::Row& row, RowAt& at) {
-  // A row of a packed tensor belongs to the sequence that holds it.
-  const Problem& p = e.problem;
-  const bool packed = p.layout == Layout::thd, query = is_query_side(id);
-  const auto& lengths = query ? p.seq_q : p.seq_k;
-  for (std::int64_t b = packed ? 0 : row.b; b < (packed ? p.batch() : row.b + 1); ++b) {
-    at = {b, row.h, row.row - row_of_token(p, query ? TensorId::q : TensorId::k, b, 0)};
-    if (at.i >= 0 && at.i < lengths[b]) return true;
-  }
-  return false;
-}
-
 /// Rows of one output with the same kind of cause.
 struct Group {
   Cause cause;
@@ -75,7 +62,7 @@ void trace(const Evidence& e, const std::string& name, const TensorRows& tensor,
     const NonFinite::Row& row = found.rows[static_cast<std::size_t>(n) * step];
     Traced& one = traced[static_cast<std::size_t>(n)];
     RowAt at{row.b, row.h, row.row};
-    one.padding = name != "dbias" && !place_of(e, id, row, at);
+    one.padding = name != "dbias" && !token_of(e.problem, is_query_side(id), row, at);
     if (one.padding) continue;
     one.cause = cause_of(row, at);
     one.place = print_place({at.b, at.h, at.i, tensor.extents().width == 1 ? -1 : row.column});

@@ -35,4 +35,7 @@ struct NonFinite {
 };
 NonFinite find_non_finite(const TensorRows& tensor, Layout layout);
 
+/// The sequence and token of a storage row; false in padding and past the last offset.
+bool token_of(const Problem& problem, bool query_side, const NonFinite::Row& row, RowAt& at);
+
 }  // namespace attest::diagnose

@@ -48,25 +48,22 @@ Cause Tracer::of_query_row(TensorId id, bool lse, const NonFinite::Row& found, c
   const SoftRow row = evaluator_.soft_row(contract_, at);
   if (row.empty && lse && std::isinf(got[0])) return got[0] < 0 ? Cause{"-inf of a row that sees no key", "", true} : Cause{"+inf of a row that sees no key (FlashAttention's convention)", "store -inf, or declare empty_lse"};
   if (row.empty) return {"a row that sees no key: 0 / 0, the NaN convention", "write 0 where the sum of weights is 0"};
-  Cause cause = of_row(id, lse, row, at, found.column);
   const RowResult exact = evaluator_.row({&contract_, &contract_, false}, at, id == TensorId::dq);
   const Elements& want = lse ? exact.lse : id == TensorId::dq ? exact.dq : exact.o;
-  if (want.known) cause.right = wants_non_finite(want.value[static_cast<std::size_t>(found.column)], lse ? p_.lse_dtype() : p_.output_dtype());
+  const double value = want.known ? want.value[static_cast<std::size_t>(found.column)] : 0;
+  Cause cause = of_row(id, lse, row, at, found.column, value);
+  if (want.known) cause.right = wants_non_finite(value, lse ? p_.lse_dtype() : p_.output_dtype());
   return cause;
 }
 
-Cause Tracer::of_row(TensorId id, bool lse, const SoftRow& row, const RowAt& at, std::int64_t column) const {
+Cause Tracer::of_row(TensorId id, bool lse, const SoftRow& row, const RowAt& at, std::int64_t column, double value) const {
   const bool gradient = id == TensorId::dq && !lse;
   if (Cause cause = of_inputs(row, at, gradient); !cause.what.empty()) return cause;
   if (Cause cause = of_keys(row, at, id, lse, column); !cause.what.empty()) return cause;
   if (gradient) {
     if (Cause cause = of_forward(at); !cause.what.empty()) return cause;
   }
-  if (lse) return of_range(row);
-  const RowResult exact = evaluator_.row({&contract_, &contract_, false}, at, gradient);
-  const Elements& want = gradient ? exact.dq : exact.o;
-  const double value = want.known ? want.value[static_cast<std::size_t>(column)] : 0;
-  if (std::abs(value) > format_of(p_.output_dtype()).max) return {fmt::format("overflow of {}: the exact value is {:.4g}", name_of(p_.output_dtype()), value), "use an output type with more range", true};
+  if (!lse && std::abs(value) > format_of(p_.output_dtype()).max) return {fmt::format("overflow of {}: the exact value is {:.4g}", name_of(p_.output_dtype()), value), "use an output type with more range", true};
   return of_range(row);
 }
 

@@ -33,7 +33,7 @@ class Tracer {
   Cause of_forward(const RowAt& at) const;
   Cause of_keys(const SoftRow& row, const RowAt& at, TensorId id, bool lse, std::int64_t column) const;
   Cause of_range(const SoftRow& row) const;
-  Cause of_row(TensorId id, bool lse, const SoftRow& row, const RowAt& at, std::int64_t column) const;
+  Cause of_row(TensorId id, bool lse, const SoftRow& row, const RowAt& at, std::int64_t column, double value) const;
   Cause of_queries(TensorId id, const RowAt& at) const;
   /// dk or dv by the contract; nothing where the head costs too much.
   bool exact_of_key(TensorId id, const RowAt& at, std::int64_t column, double& value) const;
