@@ -161,14 +161,8 @@ void draw_strides(Problem& p) {
   Strides strides;
   if (!is_output(id) && family(p.fill.family).kind != FamilyKind::exact && chance(25)) {
     strides = {e.rows * e.width, e.width, 0};
-  } else if (chance(50)) {
-    strides.seq = e.width + gap;
-    strides.head = strides.seq * std::max<std::int64_t>(e.rows, 1) + gap;
-    strides.batch = strides.head * e.heads + gap;
   } else {
-    strides.head = e.width + gap;
-    strides.seq = strides.head * e.heads + gap;
-    strides.batch = strides.seq * std::max<std::int64_t>(e.rows, 1) + gap;
+    strides = spaced_strides(e, gap, chance(50));
   }
   if (p.layout == Layout::thd) strides.batch = 0;
   p.strides[static_cast<std::size_t>(id)] = strides;
@@ -215,6 +209,17 @@ bool can_be_judged(const Family& f, const Problem& p) {
   const bool drops = p.dropout && p.dropout->p > 0;
   if (drops && large_scores && p.total_q() * p.heads_q < kFewRows) return false;
   return !(narrow && large_scores);
+}
+
+Strides spaced_strides(const Extents& e, std::int64_t gap, bool heads_outside) {
+  Strides strides;
+  std::int64_t& inner = heads_outside ? strides.seq : strides.head;
+  std::int64_t& outer = heads_outside ? strides.head : strides.seq;
+  const std::int64_t rows = std::max<std::int64_t>(e.rows, 1);
+  inner = e.width + gap;
+  outer = inner * (heads_outside ? rows : e.heads) + gap;
+  strides.batch = outer * (heads_outside ? e.heads : rows) + gap;
+  return strides;
 }
 
 double forward_work(const Problem& problem) {

@@ -9,6 +9,7 @@
 #include <rapidcheck.h>
 
 #include "reference/problem/inputs.h"
+#include "reference/problem/layout.h"
 #include "reference/problem/problem.h"
 
 namespace attest {
@@ -30,6 +31,9 @@ Problem random_case(const CaseSpace& space, std::uint64_t seed, std::uint64_t in
 
 /// False for families on which the values of such a problem cannot be judged.
 bool can_be_judged(const Family& family, const Problem& problem);
+
+/// Strides that leave `gap` elements after each row, head and sequence; heads outside of rows, or rows outside of heads.
+Strides spaced_strides(const Extents& extents, std::int64_t gap, bool heads_outside);
 
 /// Multiply-adds of Q K^T and P V over all sequences and heads, masks not counted.
 double forward_work(const Problem& problem);

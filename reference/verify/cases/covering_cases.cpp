@@ -176,22 +176,12 @@ class CaseBuilder {
     const TensorId id = one_of(ids);
     const Extents e = extents_of(p, id);
     const std::int64_t gap = one_of<std::int64_t>({0, 8, 3});
-    const std::int64_t rows = std::max<std::int64_t>(e.rows, 1);
-    Strides strides;
-    if (chance(50)) {
-      strides.seq = e.width + gap;
-      strides.head = strides.seq * rows + gap;
-      strides.batch = strides.head * e.heads + gap;
-    } else {
-      strides.head = e.width + gap;
-      strides.seq = strides.head * e.heads + gap;
-      strides.batch = strides.seq * rows + gap;
-    }
+    Strides strides = spaced_strides(e, gap, chance(50));
     if (p.layout == Layout::thd) strides.batch = 0;
     if (expanded) {
       // Heads where there are several, else sequences, else tokens.
       if (e.heads > 1) {
-        strides = {(e.width + gap) * rows, e.width + gap, 0};
+        strides = {(e.width + gap) * std::max<std::int64_t>(e.rows, 1), e.width + gap, 0};
       } else if (e.batch > 1) {
         strides.batch = 0;
       } else {
@@ -314,9 +304,7 @@ void forbid_declined(Asker& asker, const FactorValues& plain, CoveringArray& arr
 }  // namespace
 
 CoveringCases covering_cases(const CaseSpace& space, int strength, std::uint64_t seed, const WhyDeclined& why_declined) {
-  std::vector<int> counts;
-  for (const Feature& feature : features()) counts.push_back(static_cast<int>(feature.values.size()));
-  CoveringArray array(counts, rules_for(space), strength, seed);
+  CoveringArray array(value_counts(), rules_for(space), strength, seed);
   Asker asker(space, seed, why_declined);
   if (const FactorValues plain = asker.plain(); !plain.empty()) {
     array.set_plain(plain);

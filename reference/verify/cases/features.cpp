@@ -172,6 +172,12 @@ std::span<const Feature> features() {
   return list;
 }
 
+std::vector<int> value_counts() {
+  std::vector<int> counts;
+  for (const Feature& feature : features()) counts.push_back(static_cast<int>(feature.values.size()));
+  return counts;
+}
+
 int feature_index(std::string_view name) {
   const auto found = std::ranges::find_if(features(), [&](const Feature& feature) { return feature.name == name; });
   if (found == features().end()) throw std::logic_error(fmt::format("there is no feature {}", name));

@@ -23,6 +23,8 @@ struct Feature {
 
 /// In a fixed order; the last is the input family.
 std::span<const Feature> features();
+/// How many values each feature has, as the factors of a covering array.
+std::vector<int> value_counts();
 /// Throws std::logic_error for an unknown name.
 int feature_index(std::string_view name);
 int value_index(int feature, std::string_view value);

@@ -11,12 +11,6 @@
 namespace attest {
 namespace {
 
-std::vector<int> value_counts() {
-  std::vector<int> counts;
-  for (const Feature& feature : features()) counts.push_back(static_cast<int>(feature.values.size()));
-  return counts;
-}
-
 const char* plural(int strength) { return strength == 3 ? "triples" : "pairs"; }
 
 std::string reason_of(const Unreached& unreached) { return unreached.reason.empty() ? "no case of this run" : unreached.reason; }
