@@ -3,34 +3,27 @@
 // is the same bytes whenever it is written again.
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "golden/case_file.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/safetensors.h"
 
 namespace {
 
-const char* const kFile = "case.safetensors";
+using attest::fuzz::require;
+using attest::fuzz::require_refusal_of;
 
-void require(bool holds, const char* claim) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", claim);
-  std::abort();
-}
+const char* const kFile = "case.safetensors";
 
 std::optional<attest::golden::GoldenCase> read(std::vector<std::byte> bytes) {
   try {
     return attest::golden::read_case(attest::SafetensorsFile::parse(kFile, std::move(bytes)));
   } catch (const attest::InvalidRequest& refusal) {
-    require(refusal.field() == kFile, "a refusal must name the file");
-    require(!refusal.value().empty() && !refusal.allowed().empty(), "a refusal must say what was found and allowed");
-    const std::string_view line = refusal.what();
-    require(line.size() < 2000 && line.find('\n') == std::string_view::npos, "a refusal must be one short line");
+    require_refusal_of(kFile, refusal, 2000);
     return std::nullopt;
   }
 }

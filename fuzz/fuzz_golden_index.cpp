@@ -4,37 +4,29 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "golden/pack_index.h"
 #include "reference/problem/invalid_request.h"
 
 namespace {
 
+using attest::fuzz::require;
+using attest::fuzz::require_refusal_of;
 using attest::golden::Pack;
 using attest::golden::PackEntry;
 using attest::golden::PackFile;
 
 const char* const kIndex = "index.json";
 
-void require(bool holds, const char* claim) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", claim);
-  std::abort();
-}
-
 std::optional<Pack> parse(std::string_view text) {
   try {
     return attest::golden::parse_index(kIndex, text);
   } catch (const attest::InvalidRequest& refusal) {
-    require(refusal.field() == kIndex, "a refusal must name the index");
-    require(!refusal.value().empty() && !refusal.allowed().empty(), "a refusal must say what was found and allowed");
-    const std::string_view line = refusal.what();
-    require(line.size() < 1000 && line.find('\n') == std::string_view::npos, "a refusal must be one short line");
+    require_refusal_of(kIndex, refusal, 1000);
     return std::nullopt;
   }
 }

@@ -4,24 +4,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/safetensors.h"
 
 namespace {
 
-const char* const kFile = "captured.safetensors";
+using attest::fuzz::require;
 
-void require(bool holds, const char* claim) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", claim);
-  std::abort();
-}
+const char* const kFile = "captured.safetensors";
 
 /// What `read` gives, or nothing where it refuses as it should.
 template <typename Read>
