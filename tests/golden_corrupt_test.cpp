@@ -15,6 +15,7 @@
 #include "reference/problem/invalid_request.h"
 #include "reference/problem/safetensors.h"
 #include "tests/support/peak_memory.h"
+#include "tests/support/safetensors_header.h"
 #include "tests/support/shell.h"
 
 namespace attest::golden {
@@ -22,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing_support::file_text;
+using testing_support::header_of;
 using testing_support::shell;
 
 /// The plain case of the smoke pack, 5 x 7 tokens of one head, D = 8.
@@ -47,28 +49,11 @@ class CorruptPack : public testing::Test {
     fs::remove_all(folder_);
     write_pack(folder_, "one", {{golden_, {{kFile, bytes}}}});
   }
-  std::string header() const {
-    std::uint64_t length = 0;
-    std::memcpy(&length, bytes_.data(), 8);
-    return {reinterpret_cast<const char*>(bytes_.data()) + 8, static_cast<std::size_t>(length)};
-  }
   void write_length(std::uint64_t length) {
     std::memcpy(bytes_.data(), &length, 8);
     write(bytes_);
   }
-  void edit_header(const std::string& from, const std::string& to) {
-    std::string text = header();
-    const std::size_t data = 8 + text.size(), at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << from << " in " << text;
-    text.replace(at, from.size(), to);
-    std::vector<std::byte> changed(8);
-    const std::uint64_t length = text.size();
-    std::memcpy(changed.data(), &length, 8);
-    const auto new_header = std::as_bytes(std::span(text));
-    changed.insert(changed.end(), new_header.begin(), new_header.end());
-    changed.insert(changed.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(data), bytes_.end());
-    write(changed);
-  }
+  void edit_header(const std::string& from, const std::string& to) { write(testing_support::with_header(bytes_, from, to)); }
   void edit_index(const std::string& from, const std::string& to) {
     std::string text = file_text(folder_ + "/index.json");
     const std::size_t at = text.find(from);
@@ -77,7 +62,7 @@ class CorruptPack : public testing::Test {
   }
   /// "data_offsets":[0,140] of a tensor, as the header has them.
   std::string offsets_of(const std::string& tensor) const {
-    const std::string text = header();
+    const std::string text = header_of(bytes_);
     const std::size_t at = text.find("\"" + tensor + "\":{");
     const std::size_t first = text.find("[", text.find("data_offsets", at));
     return text.substr(first, text.find("]", first) + 1 - first);
@@ -117,14 +102,14 @@ TEST_F(CorruptPack, Empty) {
 }
 
 TEST_F(CorruptPack, TruncatedInItsHeader) {
-  const std::string length = std::to_string(header().size());
+  const std::string length = std::to_string(header_of(bytes_).size());
   bytes_.resize(200);
   write(bytes_);
   expect_refused("a header length of " + length + " in a file of 200 bytes; at most 192");
 }
 
 TEST_F(CorruptPack, TruncatedInItsData) {
-  const std::size_t data = bytes_.size() - 8 - header().size();
+  const std::size_t data = bytes_.size() - 8 - header_of(bytes_).size();
   bytes_.pop_back();
   write(bytes_);
   expect_refused("tensor \"visible\" at bytes " + std::to_string(data - 35) + " to " + std::to_string(data) +
@@ -144,13 +129,13 @@ TEST_F(CorruptPack, HeaderLengthPastTheFile) {
 }
 
 TEST_F(CorruptPack, HeaderLengthTooShort) {
-  const std::size_t length = header().find_last_of('}') - 7;
+  const std::size_t length = header_of(bytes_).find_last_of('}') - 7;
   write_length(length);
   expect_refused("a header of " + std::to_string(length) + " bytes that is not JSON; a JSON object of tensors");
 }
 
 TEST_F(CorruptPack, HeaderLengthTooLong) {
-  const std::size_t length = header().size() + 8;
+  const std::size_t length = header_of(bytes_).size() + 8;
   write_length(length);
   expect_refused("a header of " + std::to_string(length) + " bytes that is not JSON; a JSON object of tensors");
 }
@@ -163,13 +148,13 @@ TEST_F(CorruptPack, OverlappingTensors) {
 }
 
 TEST_F(CorruptPack, OffsetsPastTheData) {
-  const std::string data = std::to_string(bytes_.size() - 8 - header().size());
+  const std::string data = std::to_string(bytes_.size() - 8 - header_of(bytes_).size());
   edit_header(offsets_of("o"), "[0,10000000000]");
   expect_refused("tensor \"o\" at bytes 0 to 10000000000; a range within the " + data + " bytes of data");
 }
 
 TEST_F(CorruptPack, OffsetsTheWrongWayRound) {
-  const std::string data = std::to_string(bytes_.size() - 8 - header().size());
+  const std::string data = std::to_string(bytes_.size() - 8 - header_of(bytes_).size());
   edit_header(offsets_of("o"), "[800,480]");
   expect_refused("tensor \"o\" at bytes 800 to 480; a range within the " + data + " bytes of data");
 }

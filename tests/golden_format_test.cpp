@@ -17,6 +17,7 @@
 #include "golden/profile.h"
 #include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
+#include "tests/support/safetensors_header.h"
 
 namespace attest::golden {
 namespace {
@@ -56,31 +57,8 @@ std::string error_of(std::vector<std::byte> bytes) {
   return "";
 }
 
-std::uint64_t header_length(const std::vector<std::byte>& bytes) {
-  std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), 8);
-  return length;
-}
-
-/// The file with `from` in its header replaced by `to`, and a header length that fits.
-std::vector<std::byte> with_header(const std::vector<std::byte>& bytes, const std::string& from,
-                                   const std::string& to) {
-  std::uint64_t length = header_length(bytes);
-  std::string header(reinterpret_cast<const char*>(bytes.data()) + 8, length);
-  const std::size_t at = header.find(from);
-  EXPECT_NE(at, std::string::npos) << from << " in " << header;
-  header.replace(at, from.size(), to);
-  std::vector<std::byte> changed(8);
-  const std::uint64_t changed_length = header.size();
-  std::memcpy(changed.data(), &changed_length, 8);
-  const auto text = std::as_bytes(std::span(header));
-  changed.insert(changed.end(), text.begin(), text.end());
-  changed.insert(changed.end(), bytes.begin() + 8 + static_cast<std::ptrdiff_t>(length), bytes.end());
-  return changed;
-}
-
 std::vector<std::byte> with_header(const std::string& from, const std::string& to) {
-  return with_header(sample_bytes(), from, to);
+  return testing_support::with_header(sample_bytes(), from, to);
 }
 
 TEST(GoldenCaseFile, IsReadBackAsItWasWritten) {
@@ -122,7 +100,7 @@ TEST(GoldenCaseFile, RefusesAWrongHeaderLength) {
   std::memcpy(bytes.data(), &ten_gigabytes, 8);
   EXPECT_NE(error_of(bytes).find("a header length of 10000000000 in a file of"), std::string::npos) << error_of(bytes);
   bytes = sample_bytes();
-  const std::uint64_t shorter = header_length(bytes) - 16;
+  const std::uint64_t shorter = testing_support::header_of(bytes).size() - 16;
   std::memcpy(bytes.data(), &shorter, 8);
   EXPECT_NE(error_of(bytes).find("not JSON"), std::string::npos) << error_of(bytes);
 }
