@@ -144,7 +144,8 @@ TEST_P(GateSignal, LeavesValidReports) {
     freopen("/dev/null", "w", stdout);
     freopen("/dev/null", "w", stderr);
     // The second case never comes back by itself.
-    const std::string cases = corpus("signal", "q=12 k=9 dim=8 direction=forward\nq=13 k=9 dim=8 direction=forward\n");
+    const std::string cases =
+        corpus("signal_" + std::to_string(GetParam()), "q=12 k=9 dim=8 direction=forward\nq=13 k=9 dim=8 direction=forward\n");
     execl(ATTEST_BINARY, ATTEST_BINARY, "gate", "--checks", "none", "--workers", "2", "--kernel", ATTEST_HOSTILE_LIBRARY ":loops", "--corpus",
           cases.c_str(), "--report", folder.c_str(), nullptr);
     _exit(127);

@@ -19,8 +19,8 @@ class BigFloat {
   /// While it lives, numbers that this thread makes have `bits` bits.
   class Precision {
    public:
-    explicit Precision(mpfr_prec_t bits) : before_(bits_) { bits_ = bits < kMostBits ? bits : kMostBits; }
-    ~Precision() { bits_ = before_; }
+    explicit Precision(mpfr_prec_t bits) : before_(thread_.bits) { thread_.bits = bits < kMostBits ? bits : kMostBits; }
+    ~Precision() { thread_.bits = before_; }
     Precision(const Precision&) = delete;
     Precision& operator=(const Precision&) = delete;
 
@@ -28,7 +28,7 @@ class BigFloat {
     mpfr_prec_t before_;
   };
 
-  BigFloat() { mpfr_custom_init_set(value_, MPFR_ZERO_KIND, 0, bits_, digits_); }
+  BigFloat() { mpfr_custom_init_set(value_, MPFR_ZERO_KIND, 0, thread_.bits, digits_); }
   BigFloat(double value) : BigFloat() { mpfr_set_d(value_, value, MPFR_RNDN); }  // every double is exact
   BigFloat(const BigFloat& other) : BigFloat() { mpfr_set(value_, other.value_, MPFR_RNDN); }
   BigFloat& operator=(const BigFloat& other) {
@@ -92,7 +92,12 @@ class BigFloat {
   }
 
  private:
-  static inline thread_local mpfr_prec_t bits_ = kBits;
+  /// MPFR keeps constants and scratch numbers for each thread, and frees none of them when a thread ends.
+  struct Thread {
+    mpfr_prec_t bits;
+    ~Thread() { mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); }
+  };
+  static inline thread_local Thread thread_{kBits};
 
   mp_limb_t digits_[kMostBits / (8 * sizeof(mp_limb_t))];
   mpfr_t value_;
