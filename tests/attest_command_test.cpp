@@ -52,6 +52,19 @@ TEST(AttestVerify, RandomCasesFindAPlantedFault) {
   EXPECT_NE(result.output.find("causal=bottom-right"), std::string::npos) << result.output;
 }
 
+TEST(AttestVerify, SaysWhatCasesCostWhereItIsAsked) {
+  const std::string file = temporary("profile.json");
+  const Result result = attest("verify --kernel flash --cases 12 --strength 0 --profile --profile-json " + file);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("flash: 12 cases in .* a second"))) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("bounds +[0-9.]+ +[0-9.]+ +[0-9.]+% +12"))) << result.output;
+  const nlohmann::json json = nlohmann::json::parse(file_text(file));
+  EXPECT_EQ(json["cases"], 12);
+  EXPECT_GT(json["transport_messages"], 12);
+  EXPECT_GT(json["phases"]["generate"]["seconds"], 0);
+  EXPECT_EQ(attest("verify --kernel flash --cases 4").output.find("phase"), std::string::npos);
+}
+
 TEST(AttestVerify, NothingRunIsNotAPass) {
   const Result result = attest("verify --kernel " ATTEST_SAMPLE_LIBRARY " --case 'dtype=bf16 heads=2'");
   EXPECT_EQ(result.exit_code, 1);

@@ -69,7 +69,7 @@ Verdict verdict_of(const char* text, State state, const char* reason = "") {
 TEST(CaseLedger, CountsCasesByFeatureStateAndReason) {
   Ledger ledger("mine", {}, 2);
   Verdict passed = verdict_of("q=5 k=5 causal=top-left", State::pass);
-  passed.checks = {{"rerun", Outcome::pass, "", 0}, {"zero-do", Outcome::not_applicable, "forward only", 0}};
+  passed.checks = {{"rerun", Outcome::pass, "", {}}, {"zero-do", Outcome::not_applicable, "forward only", {}}};
   ledger.add(passed);
   ledger.add(verdict_of("q=5 k=7 causal=top-left", State::fail));
   ledger.add(verdict_of("q=5 k=7", State::waived, "issue 12"));

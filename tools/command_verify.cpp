@@ -24,6 +24,7 @@
 #include "reference/verify/checks/check_unit.h"
 #include "reference/verify/corpus.h"
 #include "reference/verify/known.h"
+#include "reference/verify/profile.h"
 #include "reference/verify/report.h"
 #include "reference/verify/shrink.h"
 #include "tools/builtin.h"
@@ -32,6 +33,7 @@
 #include "tools/interrupt.h"
 #include "tools/output_file.h"
 #include "tools/progress.h"
+#include "tools/run_clock.h"
 #include "tools/subject.h"
 
 namespace attest::tools {
@@ -63,6 +65,8 @@ struct Options {
   std::string shard;
   int strength = 2;
   std::string ledger;
+  bool profile = false;
+  std::string profile_json;
   std::string junit;
   std::string json;
   bool explain = true;
@@ -101,7 +105,8 @@ class Session {
  public:
   explicit Session(const Options& options)
       : options_(options), direction_(direction_of(options.direction)), json_(open_output("json", options.json)),
-        junit_(open_output("junit", options.junit)), ledger_(open_output("ledger", options.ledger)) {
+        junit_(open_output("junit", options.junit)), ledger_(open_output("ledger", options.ledger)),
+        profile_(open_output("profile-json", options.profile_json)) {
     check_options_.units = select_checks(options.checks);
     if (!options.known.empty()) known_ = read_known(options.known);
     if (!options.shard.empty()) std::tie(shard_, shards_) = shard_of(options.shard);
@@ -130,17 +135,21 @@ class Session {
     const double seconds = options_.seconds.value_or(0) / static_cast<double>(subjects.size());
     for (Subject& subject : subjects) {
       if (interrupted()) break;
-      verify(subject, seconds);
+      const RunClock clock;
+      Profile profile(subject.kernel().name());
+      verify(subject, seconds, profile);
       if (const auto failed = first_failure_.find(subject.kernel().name()); options_.explain && failed != first_failure_.end()) {
         fmt::print("{}\n", explain_failure(subject.kernel(), failed->second, subject.memory()));
       }
+      const TransportCost transport = subject.transport();
       subject.close();
+      keep_profile(profile, clock, transport);
     }
     return finish();
   }
 
  private:
-  void verify(Subject& subject, double seconds) {
+  void verify(Subject& subject, double seconds, Profile& profile) {
     const Kernel& kernel = subject.kernel();
     CaseList list(space_for(kernel, direction_), options_.seed, options_.strength);
     Ledger ledger(kernel.name(), list.space(), std::max(options_.strength, kPairs));
@@ -155,7 +164,9 @@ class Session {
     const auto evaluate = [&](std::size_t thread, std::int64_t position) {
       subject.share_processors();
       std::optional<Problem> listed;
+      Cost generated;
       if (position >= stated) {
+        const CostClock clock(generated);
         listed = list.at((position - stated) * static_cast<std::int64_t>(shards_) + static_cast<std::int64_t>(shard_), subject.kernel(thread));
         if (!listed) return end_of_list();
       }
@@ -163,6 +174,7 @@ class Session {
       CheckOptions check_options = check_options_;
       check_options.work_per_case = position < stated ? 0 : kWorkPerRandomCase;
       Verdict verdict = check(subject.kernel(thread), problem, subject.memory(thread), check_options);
+      verdict.cost[Phase::generate] = generated;
       if (!known_.empty()) apply_known(known_, verdict);
       // Whatever is among the first to be shown finds `shown` below its limit here, on any number of threads.
       if (shown < kShownFailures) make_smaller(subject.kernel(thread), subject.memory(thread), verdict);
@@ -179,6 +191,7 @@ class Session {
       Verdict verdict = runner.next();
       if (interrupted() || is_end_of_list(verdict)) break;
       ledger.add(verdict);
+      profile.add(verdict);
       listed_cases += !is_stated;
       if (verdict.state == State::unsupported && !is_stated) {
         // It had accepted the case in advance. Another in its place would give shards lists of their own.
@@ -207,9 +220,16 @@ class Session {
     ledger_ << (options_.ledger.ends_with(".txt") ? ledger.table() : ledger.json()) << '\n' << std::flush;
   }
 
+  void keep_profile(Profile& profile, const RunClock& clock, const TransportCost& transport) {
+    profile.finish(clock.seconds(), clock.cpu_seconds(), transport);
+    if (options_.profile) profiles_ += profile.table() + "\n";
+    if (profile_.is_open()) profile_ << profile.json() << '\n' << std::flush;
+  }
+
   /// Looks for a smaller case that fails in the same way. A hang would cost its time limit for each try.
   void make_smaller(const Kernel& kernel, DeviceMemory& memory, Verdict& verdict) const {
     if (options_.shrink_seconds <= 0 || failures_of(verdict).empty() || verdict.kind == name_of(FailureKind::hang)) return;
+    const CostClock clock(verdict.cost[Phase::shrink]);
     const Shrunk shrunk = shrink(kernel, verdict, memory, check_options_, {.seconds = options_.shrink_seconds});
     if (shrunk.verdict.problem != verdict.problem) verdict.smaller = shrunk.verdict.problem;
   }
@@ -235,7 +255,7 @@ class Session {
 
   int finish() {
     if (junit_.is_open()) junit_ << junit_xml(verdicts_);
-    for (auto* file : {&json_, &junit_, &ledger_}) {
+    for (auto* file : {&json_, &junit_, &ledger_, &profile_}) {
       if (!file->is_open()) continue;
       file->close();
       if (!*file) throw std::runtime_error("a report could not be written to its end (is the disk full?)");
@@ -243,7 +263,7 @@ class Session {
     for (const auto& [kernel, count] : shown_) {
       if (count > kShownFailures) fmt::print("{} more like these of {} are not shown here; --json and --junit have all\n\n", count - kShownFailures, kernel);
     }
-    fmt::print("{}", summary_.table());
+    fmt::print("{}{}", profiles_, summary_.table());
     fmt::print("{}", ledgers_);
     print_reasons(declined_, "declined {} random cases that were replaced by others");
     print_reasons(refused_, "refused {} random cases only when it was called");
@@ -280,6 +300,8 @@ class Session {
   std::ofstream json_;
   std::ofstream junit_;
   std::ofstream ledger_;
+  std::ofstream profile_;
+  std::string profiles_;  // tables, of all kernels
   std::string ledgers_;  // summaries, of all kernels
   std::vector<Problem> stated_;
   std::int64_t random_cases_ = 0;
@@ -322,6 +344,8 @@ Run add_verify(CLI::App& app) {
       ->check(CLI::IsMember({0, 2, 3}));
   command->add_option("--ledger", options->ledger,
                       "write what was covered, declined, skipped, waived and never reached: JSON, one line a kernel; a table where the name ends in .txt");
+  command->add_flag("--profile", options->profile, "say what the cases cost, by phase and by check");
+  command->add_option("--profile-json", options->profile_json, "write that to this file, one JSON object a kernel");
   command->add_option("--junit", options->junit, "write a JUnit XML report to this file");
   command->add_option("--json", options->json, "write one JSON object a case to this file");
   add_worker_options(*command, options->worker);

@@ -65,6 +65,17 @@ DeviceMemory& Subject::memory(std::size_t thread) {
   return workers_[thread]->memory();
 }
 
+TransportCost Subject::transport() const {
+  TransportCost all;
+  for (const auto& worker : workers_) {
+    if (worker == nullptr) continue;
+    all.calls += worker->calls();
+    all.seconds += worker->call_seconds();
+    all.kernel_seconds += worker->kernel_seconds();
+  }
+  return all;
+}
+
 void Subject::share_processors() const { omp_set_num_threads(std::max(1, processors() / static_cast<int>(threads_))); }
 
 CaseSpace space_for(const Kernel& kernel, std::optional<Direction> direction) {

@@ -13,6 +13,7 @@
 #include "reference/problem/device_memory.h"
 #include "reference/verify/generate.h"
 #include "reference/verify/kernel.h"
+#include "reference/verify/profile.h"
 #include "reference/verify/worker/worker_kernel.h"
 
 namespace attest::tools {
@@ -36,6 +37,8 @@ class Subject {
   DeviceMemory& memory(std::size_t thread = 0);
   /// Seconds that the kernel's own calls have taken on this thread; 0 in this process, where they are not measured.
   double kernel_seconds(std::size_t thread = 0) const { return workers_.empty() ? 0 : workers_.at(thread)->kernel_seconds(); }
+  /// What the kernel's processes have cost, over all threads; nothing in this process.
+  TransportCost transport() const;
   bool isolated() const { return !options_.in_process; }
   /// Ends the workers; the next use starts new ones.
   void close() { for (auto& worker : workers_) worker.reset(); }

@@ -27,4 +27,7 @@ struct Exact {
 /// 120 KiB * (D + Dv) for partial sums of dk and dv; nothing grows with Sq * Sk.
 Exact exact_attention(const Problem& problem, const Inputs& inputs);
 
+/// How often this process has called exact_attention, which is what costs most in verifying a case.
+std::int64_t exact_evaluations();
+
 }  // namespace attest

@@ -2,7 +2,6 @@
 #include "reference/verify/check.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -24,14 +23,6 @@ namespace {
 
 constexpr double kMostUnspecified = 0.01;  // share of a tensor for which no bound can be stated
 constexpr double kWorkOfAnyRun = 2e4;      // of placing and reading back buffers, in multiplications of a forward
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace
 
@@ -97,8 +88,12 @@ void run_checks(const Kernel& kernel, const PreparedCase& prepared, const Kernel
   if (options.units.empty()) return;
   const std::uint64_t seed = case_seed(prepared.problem);
   for (const CheckUnit* unit : chosen_units(options, prepared.problem, seed)) {
-    const Stopwatch watch;
-    CheckResult result = unit->run(CheckContext(kernel, prepared, base, memory, seed));
+    Cost cost;
+    CheckResult result;
+    {
+      const CostClock clock(cost);
+      result = unit->run(CheckContext(kernel, prepared, base, memory, seed));
+    }
     for (Finding& finding : result.findings) {
       if (finding.check.empty()) finding.check = unit->name;
     }
@@ -110,7 +105,8 @@ void run_checks(const Kernel& kernel, const PreparedCase& prepared, const Kernel
       result = CheckResult::not_applicable("the case's own values are off already");
     }
     verdict.findings.insert(verdict.findings.end(), result.findings.begin(), result.findings.end());
-    verdict.checks.push_back({unit->name, result.outcome, result.reason, watch.seconds()});
+    verdict.checks.push_back({unit->name, result.outcome, result.reason, cost});
+    verdict.cost[Phase::checks].add(cost);
     if (result.outcome == Outcome::untrusted && verdict.reason.empty()) {
       verdict.reason = fmt::format("check {}: {}", unit->name, result.reason);
     }
@@ -168,7 +164,6 @@ void judge_run(const Problem& problem, const ExactWithBounds& truth, const Kerne
 }
 
 PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOptions& options) {
-  const Stopwatch watch;
   PreparedCase prepared;
   prepared.problem = problem;
   attest_numerics numerics{};
@@ -181,23 +176,30 @@ PreparedCase prepare(const Kernel& kernel, const Problem& problem, const CheckOp
     return prepared;
   }
   check_size(problem, options.byte_limit);
-  prepared.inputs = make_inputs(problem);
+  {
+    const CostClock clock(prepared.cost[Phase::inputs]);
+    prepared.inputs = make_inputs(problem);
+  }
+  {
+    const CostClock clock(prepared.cost[Phase::oracle]);
+    prepared.truth.exact = exact_attention(problem, prepared.inputs);
+  }
+  const CostClock clock(prepared.cost[Phase::bounds]);
   const NumericsProfile profile = make_profile(numerics, problem);
-  prepared.truth = exact_attention_with_bounds(problem, prepared.inputs, profile, bound_mode(problem));
+  prepared.truth.bounds = error_bounds(problem, prepared.inputs, prepared.truth.exact, profile, bound_mode(problem));
   if (family(problem.fill.family).kind == FamilyKind::exact) {
     apply_closed_form(problem, prepared.inputs, profile, prepared.truth);
   }
   apply_conventions(kernel.table().conventions, problem, prepared.inputs, prepared.truth);
-  prepared.seconds = watch.seconds();
   return prepared;
 }
 
 Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& memory, const CheckOptions& options) {
-  const Stopwatch watch;
   Verdict verdict;
   verdict.kernel = kernel.name();
   verdict.request = kernel.request();
   verdict.problem = prepared.problem;
+  verdict.cost = prepared.cost;
   verdict.reason = prepared.unsupported;
   if (!verdict.reason.empty()) {
     verdict.state = State::unsupported;
@@ -209,11 +211,18 @@ Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& 
     verdict.reason = prepared.failure->what();
     return verdict;
   }
-  KernelRun run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
+  KernelRun run;
+  {
+    const CostClock clock(verdict.cost[Phase::run]);
+    run = run_kernel(kernel, prepared.problem, prepared.inputs, prepared.truth.exact, memory);
+  }
   verdict.findings = run.findings;
   if (run.judgeable()) {
     verdict.coverage = prepared.truth.bounds.coverage;
-    verdict.tensors = judge_outputs(prepared.problem, prepared.truth, run.outputs);
+    {
+      const CostClock clock(verdict.cost[Phase::judge]);
+      verdict.tensors = judge_outputs(prepared.problem, prepared.truth, run.outputs);
+    }
     try {
       run_checks(kernel, prepared, run, memory, options, verdict);
     } catch (const KernelFailure& failure) {
@@ -225,10 +234,11 @@ Verdict check(const Kernel& kernel, const PreparedCase& prepared, DeviceMemory& 
   const bool wrong_values = std::any_of(verdict.tensors.begin(), verdict.tensors.end(),
                                         [](const TensorVerdict& tensor) { return tensor.wrong > 0; });
   if (run.judgeable() && (wrong_values || options.explain)) {
+    const CostClock clock(verdict.cost[Phase::explain]);
     const BoundMode mode = prepared.truth.bounds.deviations == 0 ? BoundMode::det : bound_mode(prepared.problem);
     explain_bounds(prepared.inputs, make_profile(kernel.numerics(prepared.problem), prepared.problem), mode, verdict);
   }
-  verdict.seconds = prepared.seconds + watch.seconds();
+  for (const Cost& cost : verdict.cost.phases) verdict.seconds += cost.seconds;
   return verdict;
 }
 

@@ -12,6 +12,7 @@
 #include "reference/problem/device_memory.h"
 #include "reference/problem/inputs.h"
 #include "reference/problem/problem.h"
+#include "reference/verify/case_cost.h"
 #include "reference/verify/kernel.h"
 #include "reference/verify/kernel_failure.h"
 #include "reference/verify/run_kernel.h"
@@ -36,7 +37,7 @@ struct PreparedCase {
   std::optional<KernelFailure> failure;  // where the kernel did not survive being asked
   Inputs inputs;
   ExactWithBounds truth;    // in the kernel's conventions
-  double seconds = 0;       // that it took
+  CaseCost cost;            // of inputs, oracle and bounds
 };
 
 /// The kernel's reason for declining, or ours for not judging it by value; empty where it can be judged.

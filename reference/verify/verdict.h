@@ -11,6 +11,7 @@
 
 #include "reference/oracle/bound_parts.h"
 #include "reference/problem/problem.h"
+#include "reference/verify/case_cost.h"
 #include "reference/verify/placement.h"
 
 namespace attest {
@@ -57,7 +58,7 @@ struct CheckRecord {
   std::string check;
   Outcome outcome = Outcome::pass;
   std::string reason;  // of not_applicable and untrusted
-  double seconds = 0;
+  Cost cost;
 };
 
 struct Verdict {
@@ -73,6 +74,7 @@ struct Verdict {
   Coverage coverage;   // where a fault could hide on this case
   std::optional<Problem> smaller;  // the smallest case that fails in the same way, where one was looked for
   double seconds = 0;
+  CaseCost cost;       // by phase
 
   /// The largest score over the tensors.
   double score() const;

@@ -28,8 +28,11 @@ class WorkerKernel {
 
   const Kernel& kernel() const { return *kernel_; }
   DeviceMemory& memory() const { return *memory_; }
-  /// Starts of a worker process so far.
+  /// Of this kernel so far, as WorkerProcess counts them.
   double kernel_seconds() const { return process_->kernel_seconds(); }
+  std::int64_t calls() const { return process_->calls(); }
+  double call_seconds() const { return process_->call_seconds(); }
+  /// Starts of a worker process so far.
   std::int64_t starts() const { return process_->generation(); }
 
  private:

@@ -122,7 +122,10 @@ void WorkerProcess::start() {
 Reply WorkerProcess::call(const Request& request, const std::string& doing) {
   const std::lock_guard lock(mutex_);
   if (process_ < 0) start();
+  const Clock::time_point sent = Clock::now();
   const Reply reply = exchange(request, doing);
+  calls_ += 1;
+  call_seconds_ += std::chrono::duration<double>(Clock::now() - sent).count();
   const std::string first(reply.text[0], strnlen(reply.text[0], sizeof(reply.text[0])));
   switch (reply.ending) {
     case Ending::done: kernel_seconds_ += reply.seconds; return reply;

@@ -44,6 +44,9 @@ class WorkerProcess {
   std::int64_t generation() const { return generation_; }
   /// That the kernel has run so far, its calls alone.
   double kernel_seconds() const { return kernel_seconds_; }
+  /// Requests answered so far, and the time from sending to their answers.
+  std::int64_t calls() const { return calls_; }
+  double call_seconds() const { return call_seconds_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -66,6 +69,8 @@ class WorkerProcess {
   int output_ = -1;
   std::int64_t generation_ = 0;
   double kernel_seconds_ = 0;
+  std::int64_t calls_ = 0;
+  double call_seconds_ = 0;
   std::size_t printed_ = 0;  // in this call
   std::string tail_;         // the end of it
 };
