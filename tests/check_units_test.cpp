@@ -2,6 +2,8 @@
 // Every check fails on a fault that it is for, and on nothing sound.
 #include "reference/verify/checks/check_unit.h"
 
+#include <limits>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -73,7 +75,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Fault{"no-right-window", "same-mask", "q=5 k=6 dim=4 causal=top-left fill=normal@"},
                     Fault{"zero-lse-of-empty", "empty", "q=5 k=6 dim=4 fill=normal@"},
                     Fault{"saturates", "linear", "q=3 k=1 dim=4 scale=4 fill=normal@"},
-                    Fault{"expects-rising-keys", "key-order", "q=3 k=40 dim=4 fill=rising@"}),
+                    Fault{"expects-rising-keys", "key-order", "q=3 k=40 dim=4 fill=rising@"},
+                    Fault{"short-lse-in-base2", "split", "q=3 k=10 dim=4 fill=normal@"},
+                    Fault{"maximum-from-30", "shift", "q=3 k=10 dim=4 fill=normal@"},
+                    Fault{"no-constant-v", "sums", "q=3 k=10 dim=4 fill=normal@"},
+                    Fault{"last-key-of-dbias", "sums", "q=3 k=10 dim=4 fill=normal@"},
+                    Fault{"forgets-small-steps", "derivative", "q=1 k=10 dim=4 fill=normal@"},
+                    Fault{"skips-zero-v", "additive", "q=3 k=10 dim=4 fill=normal@"},
+                    Fault{"skips-zero-do", "additive", "q=3 k=10 dim=4 fill=normal@"}),
     [](const auto& tested) {
       std::string name = tested.param.kernel;
       for (char& c : name) c = c == '-' ? '_' : c;
@@ -102,6 +111,82 @@ TEST(CheckUnits, HaveNamesOfTheirOwnAndSayWhatTheyAreFor) {
   EXPECT_TRUE(select_checks("none").empty());
   EXPECT_THROW(select_checks("rerun,"), InvalidRequest);
   EXPECT_THROW(select_checks("everything"), InvalidRequest);
+}
+
+/// What a check says where the kernel's first answer is changed behind its back.
+class ChangedAnswer {
+ public:
+  ChangedAnswer(const std::string& text, const std::string& check)
+      : prepared_(prepare(kernel_, parse_case(text))), unit_(*select_checks(check)[0]),
+        base_(run_kernel(kernel_, prepared_.problem, prepared_.inputs, prepared_.truth.exact, *memory_)), first_(base_.outputs) {}
+
+  Outputs& outputs() { return base_.outputs; }
+  void restore() { base_.outputs = first_; }
+  CheckResult result(std::uint64_t seed = 1) { return unit_.run(CheckContext(kernel_, prepared_, base_, *memory_, seed)); }
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_ = make_host_memory();
+  Kernel kernel_{testing_support::check_fault("sound")};
+  PreparedCase prepared_;
+  const CheckUnit& unit_;
+  KernelRun base_;
+  Outputs first_;
+};
+
+TEST(CheckUnits, AddUpTheColumnsOfDv) {
+  ChangedAnswer answer("q=3 k=10 heads=4/2 dim=4 fill=normal@3", "sums");
+  EXPECT_TRUE(answer.result().findings.empty());
+  answer.outputs().dv.at(7, 1, 2) += 1e-3;
+  const CheckResult result = answer.result();
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_NE(result.findings[0].message.find("column 2 of dv of [b=0 h=1] adds up to"), std::string::npos) << result.findings[0].message;
+  answer.outputs().dv.at(7, 1, 2) = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(answer.result().findings.size(), 1u);
+}
+
+void scale(Values& values, double factor) {
+  for (double& x : values.data) x *= factor;
+}
+
+/// The gradients times `factor` must be found by steps of all three tensors.
+void expect_derivative_finds(const char* text, double factor) {
+  ChangedAnswer answer(text, "derivative");
+  std::set<std::string> found;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    answer.restore();
+    const CheckResult sound = answer.result(seed);
+    EXPECT_EQ(sound.outcome, Outcome::pass) << text << ": " << sound.reason;
+    EXPECT_TRUE(sound.findings.empty()) << text << ": " << sound.findings[0].message;
+    for (Values* gradient : {&answer.outputs().dq, &answer.outputs().dk, &answer.outputs().dv}) scale(*gradient, factor);
+    for (const Finding& finding : answer.result(seed).findings) found.insert(finding.tensor);
+  }
+  EXPECT_EQ(found, (std::set<std::string>{"dq", "dk", "dv"})) << text << " times " << factor;
+}
+
+TEST(CheckUnits, SeeByTheForwardThatGradientsAreOff) {
+  expect_derivative_finds("q=9 k=21 heads=2 dim=16 causal=bottom-right fill=normal@5", 1.01);
+  expect_derivative_finds("q=9 k=21 heads=2 dim=16 dropout=0.2@7 dlse=on fill=normal@5", -1);
+  expect_derivative_finds("dtype=f64 q=9 k=21 heads=2 dim=16 alibi=on fill=normal@5", 1.0001);
+  expect_derivative_finds("dtype=f16 q=9 k=21 heads=2 dim=16 fill=normal@5", 1.25);
+  expect_derivative_finds("dtype=bf16 q=3 k=7 heads=2 dim=16 fill=normal@5", 0);
+  expect_derivative_finds("q=9 k=21 heads=2 dim=16 fill=normal@5", std::numeric_limits<double>::quiet_NaN());
+}
+
+TEST(CheckUnits, DoNotApplyWhereTheBoundsHideEveryDifference) {
+  // One key: o does not depend on q and k, and no step in them changes it.
+  ChangedAnswer answer("dtype=f16 q=4 k=1 dim=8 fill=normal@1", "derivative");
+  int not_applicable = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) not_applicable += answer.result(seed).outcome == Outcome::not_applicable;
+  EXPECT_GT(not_applicable, 0);
+}
+
+TEST(CheckUnits, MergePartsOfWhichOneSeesNothing) {
+  for (const char* text : {"q=7 k=7 dim=4 causal=top-left fill=normal@1", "q=9 k=5 dim=4 causal=bottom-right fill=normal@2",
+                           "layout=thd q=3,4,2 k=9,0,1 dim=8 heads=4/2 window=2,1 fill=normal@3", "dtype=bf16 batch=2 q=5 k=40 dim=16 bias=11qk mask=11qk:0.3 fill=normal@4"}) {
+    const Verdict verdict = check_with(testing_support::check_fault("sound"), text, "split");
+    EXPECT_EQ(verdict.state, State::pass) << describe(verdict);
+    EXPECT_EQ(record(verdict, "split").outcome, Outcome::pass) << record(verdict, "split").reason;
+  }
 }
 
 TEST(CheckUnits, CountWhatDoesNotApplyAsNeitherPassNorFail) {

@@ -212,6 +212,66 @@ std::int32_t expects_rising_keys(const attest_call* call) {
   return status;
 }
 
+/// lse of fewer than 8 keys is in the wrong unit.
+std::int32_t short_lse_in_base2(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (call->problem->max_k < 8) floats(call->lse)[0] *= 1.44269504f;
+  return status;
+}
+
+/// The running maximum starts at -30, not at -inf.
+std::int32_t maximum_from_30(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (floats(call->lse)[0] < -30) floats(call->o)[0] = 0;
+  return status;
+}
+
+/// A row of one value is taken for one of zeros.
+std::int32_t no_constant_v(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  const float* v = floats(call->v);
+  if (v[0] == v[1]) floats(call->o)[0] = 0;
+  return status;
+}
+
+/// The gradient of a bias without a key dimension is left to the last key.
+std::int32_t last_key_of_dbias(const attest_call* call) {
+  const std::int32_t status = flash_backward(call);
+  if (call->d_bias.data != nullptr && call->d_bias.stride_key == 0) static_cast<float*>(call->d_bias.data)[0] += 0.5f;
+  return status;
+}
+
+/// o of a call whose first k is that of the call before is the o of that call where q differs but a little.
+std::int32_t forgets_small_steps(const attest_call* call) {
+  static std::vector<float> before;  // q of one row, k[0] and o of one row of the last call
+  const auto width = static_cast<std::size_t>(call->problem->dim);
+  std::vector<float> now(floats(call->q), floats(call->q) + width);
+  now.push_back(floats(call->k)[0]);
+  const std::int32_t status = flash_forward(call);
+  float* const o = floats(call->o);
+  if (before.size() == now.size() + width && before[width] == now[width] && !std::equal(now.begin(), now.end(), before.begin())) {
+    std::copy_n(before.begin() + static_cast<std::ptrdiff_t>(width) + 1, width, o);
+  } else {
+    now.insert(now.end(), o, o + width);
+    before = now;
+  }
+  return status;
+}
+
+/// A key whose v begins with 0 is left out of the row sum.
+std::int32_t skips_zero_v(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (floats(call->v)[call->v.stride_seq] == 0) floats(call->o)[0] *= 1.25f;
+  return status;
+}
+
+/// A query whose do begins with 0 is taken for the one after it.
+std::int32_t skips_zero_do(const attest_call* call) {
+  const std::int32_t status = flash_backward(call);
+  if (floats(call->d_o)[call->d_o.stride_seq] == 0) floats(call->dv)[0] += 0.5f;
+  return status;
+}
+
 /// Whatever is asked is done.
 std::int32_t refuses_nothing(const attest_call* call) {
   const std::int32_t status = flash_forward(call);
@@ -248,6 +308,13 @@ const attest_kernel* check_fault(const char* name) {
       planted("zero-lse-of-empty", zero_lse_of_empty, flash_backward),
       planted("saturates", saturates, flash_backward),
       planted("expects-rising-keys", expects_rising_keys, flash_backward),
+      planted("short-lse-in-base2", short_lse_in_base2, flash_backward),
+      planted("maximum-from-30", maximum_from_30, flash_backward),
+      planted("no-constant-v", no_constant_v, flash_backward),
+      planted("last-key-of-dbias", flash_forward, last_key_of_dbias),
+      planted("forgets-small-steps", forgets_small_steps, flash_backward),
+      planted("skips-zero-v", skips_zero_v, flash_backward),
+      planted("skips-zero-do", flash_forward, skips_zero_do),
       planted("refuses-nothing", refuses_nothing, flash_backward),
       planted("window-off-by-one", window_off_by_one, flash_backward),
       planted("one-tile-only", one_tile_only, flash_backward),

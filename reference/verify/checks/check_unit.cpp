@@ -31,6 +31,11 @@ constexpr std::array kUnits = {
     &kEmpty,
     &kLinear,
     &kKeyOrder,
+    &kSplit,
+    &kShift,
+    &kSums,
+    &kDerivative,
+    &kAdditive,
     &kRefusals,
 };
 

@@ -23,6 +23,11 @@ extern const CheckUnit kSameMask;
 extern const CheckUnit kEmpty;
 extern const CheckUnit kLinear;
 extern const CheckUnit kKeyOrder;
+extern const CheckUnit kSplit;
+extern const CheckUnit kShift;
+extern const CheckUnit kSums;
+extern const CheckUnit kDerivative;
+extern const CheckUnit kAdditive;
 extern const CheckUnit kRefusals;
 
 }  // namespace attest

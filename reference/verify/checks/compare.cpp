@@ -155,9 +155,13 @@ bool plain_conventions(const CheckContext& context) {
 }
 
 ExactWithBounds bounds_around(const CheckContext& context, const Problem& variant, const Inputs& inputs, Exact exact) {
+  return bounds_around(context, variant, inputs, std::move(exact), bound_mode(variant));
+}
+
+ExactWithBounds bounds_around(const CheckContext& context, const Problem& variant, const Inputs& inputs, Exact exact, BoundMode mode) {
   const NumericsProfile profile = make_profile(context.kernel().numerics(variant), variant);
   ExactWithBounds truth;
-  truth.bounds = error_bounds(variant, inputs, exact, profile, bound_mode(variant));
+  truth.bounds = error_bounds(variant, inputs, exact, profile, mode);
   truth.exact = std::move(exact);
   apply_conventions(context.conventions(), variant, inputs, truth);
   return truth;

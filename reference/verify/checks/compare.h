@@ -37,6 +37,8 @@ void expect_truth(const Problem& problem, const ExactWithBounds& truth, const Ke
 ExactWithBounds truth_for(const CheckContext& context, const Problem& variant, const Inputs& inputs);
 /// Bounds for `variant` around a known exact answer in natural units with -inf for empty rows.
 ExactWithBounds bounds_around(const CheckContext& context, const Problem& variant, const Inputs& inputs, Exact exact);
+/// The same by the given kind of bound, for a variant whose errors do not behave as those of the case's family.
+ExactWithBounds bounds_around(const CheckContext& context, const Problem& variant, const Inputs& inputs, Exact exact, BoundMode mode);
 /// True where the kernel declares the same arithmetic for a variant, so that the case's bounds hold for it.
 bool same_numerics(const CheckContext& context, const Problem& variant);
 /// True where the kernel keeps to the contract's o and lse, so that its truth is the exact answer itself.

@@ -6,39 +6,10 @@
 
 #include <algorithm>
 
-#include "reference/oracle/visibility.h"
+#include "reference/verify/checks/explicit_mask.h"
 
 namespace attest {
 namespace {
-
-Operand<std::uint8_t> visible_pairs(const Problem& p, const Inputs& inputs) {
-  Operand<std::uint8_t> mask;
-  mask.extent_b = p.batch();
-  mask.extent_h = p.mask || p.block ? p.heads_q : 1;
-  mask.extent_q = p.max_q();
-  mask.extent_k = p.max_k();
-  mask.data.assign(static_cast<std::size_t>(mask.extent_b * mask.extent_h * mask.extent_q * mask.extent_k), 0);
-  for (std::int64_t b = 0; b < p.batch(); ++b) {
-    for (std::int64_t h = 0; h < mask.extent_h; ++h) {
-      for (std::int64_t i = 0; i < p.seq_q[static_cast<std::size_t>(b)]; ++i) {
-        const KeyRange range = key_range(p, b, i);
-        for (std::int64_t j = range.first; j < range.last; ++j) {
-          mask.data[mask.index(b, h, i, j)] = visible(p, inputs, b, h, i, j) ? 1 : 0;
-        }
-      }
-    }
-  }
-  return mask;
-}
-
-void use_explicit(Problem& p, Inputs& inputs) {
-  inputs.mask = visible_pairs(p, inputs);
-  inputs.block_mask = {};
-  p.mask = ExplicitMask{{inputs.mask.extent_b > 1, inputs.mask.extent_h > 1, true, true}, 1};
-  p.block.reset();
-  p.window.reset();
-  p.causal = Causal::none;
-}
 
 void use_blocks(Problem& p, Inputs& inputs) {
   Operand<std::uint8_t> pairs = visible_pairs(p, inputs);
@@ -63,7 +34,7 @@ void use_blocks(Problem& p, Inputs& inputs) {
 
 std::string describe_otherwise(const CheckContext& context, Problem& p, Inputs& inputs) {
   const std::int64_t kind = context.below(4, "same-mask");
-  const bool large = static_cast<double>(p.batch() * p.heads_q) * static_cast<double>(p.max_q() * p.max_k()) > 2e6;
+  const bool large = !fits_explicit(p);
   if (kind == 0 && !large && p.max_q() * p.max_k() > 0) {
     use_explicit(p, inputs);
     return "as one explicit mask";
