@@ -29,6 +29,9 @@ LIST
   fi
 }
 
+# Browsers of Debian, which are named after their packages; the smaller one first (300 MB on the disk).
+attest_browsers='chromium-headless-shell chromium'
+
 attest_present() {
   local name=${1#*:} place
   case $1 in
@@ -74,6 +77,27 @@ attest_install() {
   if ((${version%.*} < 3 || (${version%.*} == 3 && ${version#*.} < 25))); then
     attest_stop "CMake $version is too old; 3.25 or newer is needed (Debian 12, Ubuntu 24.04, or a newer CMake on PATH)"
   fi
+}
+
+# Installs a browser for the test of the HTML report, where the archive has one; never an error. Ubuntu's `chromium` is
+# but a pointer to a snap, which a container cannot install, so only Debian is asked.
+attest_install_browser() {
+  local package sudo=()
+  for package in $attest_browsers chromium-browser google-chrome; do
+    command -v "$package" > /dev/null && return
+  done
+  ((install)) && command -v apt-get > /dev/null && grep -qs '^ID=debian$' /etc/os-release || return 0
+  if ((EUID != 0)); then
+    command -v sudo > /dev/null || return 0
+    sudo=(sudo)
+  fi
+  for package in $attest_browsers; do
+    apt-cache show "$package" > /dev/null 2>&1 || continue
+    attest_say "installing with apt-get: $package (browser, for the test of the HTML report)"
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      "$package" < /dev/null > /dev/null && return
+  done
+  attest_say "no browser could be installed; the test of the HTML report in a browser will skip"
 }
 
 # cuda where both a GPU and nvcc are there, else cpu: CUDA takes long to build and cannot run without a GPU.

@@ -4,7 +4,7 @@
 # usage: report_page_test.sh ATTEST LIBRARY, a library with a kernel `top-left` that takes every causal mask for top-left
 set -euo pipefail
 attest=$1 library=$2
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+browser=$(command -v chromium || command -v chromium-headless-shell || command -v chromium-browser || command -v google-chrome || true)
 [[ -n $browser ]] || { echo "no Chromium here"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
