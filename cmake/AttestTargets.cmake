@@ -49,10 +49,11 @@ else()
   set(ATTEST_ISA "" CACHE STRING "Instruction set (-march) of the oracle; empty: the compiler's default")
 endif()
 
-# Eigen's own threads stay off: the oracle divides the work itself, in a way that does not depend on their number.
+# Eigen's own threads stay off: the oracle divides the work itself, in a way that does not depend on their number. Its
+# element-by-element products of small matrices stay off too: which elements they round otherwise depends on addresses.
 # -fno-trapping-math changes no value, only when exception flags are raised.
 function(attest_vector_code target)
-  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE)
+  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE EIGEN_GEMM_TO_COEFFBASED_THRESHOLD=1)
   target_compile_options(${target} PRIVATE -fno-trapping-math $<$<BOOL:${ATTEST_ISA}>:-march=${ATTEST_ISA}>)
 endfunction()
 
