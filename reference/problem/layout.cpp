@@ -118,15 +118,29 @@ std::int64_t row_of_token(const Problem& problem, TensorId id, std::int64_t b, s
   return first + i;
 }
 
-std::int64_t offset_of(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i, std::int64_t head) {
-  const Strides strides = strides_of(problem, id);
-  if (is_paged(problem, id)) {
-    const std::int64_t page =
-        scattered(pages_before(problem, b) + i / problem.page_size, pages_in_pool(problem));
-    return page * strides.batch + i % problem.page_size * strides.seq + head * strides.head;
+ElementPlaces::ElementPlaces(const Problem& problem, TensorId id)
+    : strides_(strides_of(problem, id)), packed_(problem.layout == Layout::thd),
+      page_size_(is_paged(problem, id) ? problem.page_size : 0) {
+  if (page_size_ > 0) pool_ = pages_in_pool(problem);
+  const std::int64_t rows = extents_of(problem, id).rows;
+  std::int64_t before = 0;  // tokens, or pages, of the sequences so far
+  for (std::int64_t b = 0; b < problem.batch(); ++b) {
+    const std::int64_t length = length_of(problem, id, b);
+    first_.push_back(page_size_ > 0 || packed_ ? before : problem.pad == PadSide::left ? rows - length : 0);
+    before += page_size_ > 0 ? pages_of(problem, length) : length;
   }
-  const std::int64_t batch = problem.layout == Layout::thd ? 0 : b * strides.batch;
-  return batch + row_of_token(problem, id, b, i) * strides.seq + head * strides.head;
+}
+
+std::int64_t ElementPlaces::offset(std::int64_t b, std::int64_t i, std::int64_t head) const {
+  if (page_size_ > 0) {
+    const std::int64_t page = scattered(first_[static_cast<std::size_t>(b)] + i / page_size_, pool_);
+    return page * strides_.batch + i % page_size_ * strides_.seq + head * strides_.head;
+  }
+  return (packed_ ? 0 : b * strides_.batch) + row(b, i) * strides_.seq + head * strides_.head;
+}
+
+std::int64_t offset_of(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i, std::int64_t head) {
+  return ElementPlaces(problem, id).offset(b, i, head);
 }
 
 }  // namespace attest

@@ -39,7 +39,24 @@ std::vector<std::int64_t> page_table(const Problem& problem);
 
 /// Row of token i of sequence b in the tensor: its padded row, or its packed position. Not for paged tensors.
 std::int64_t row_of_token(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i);
-/// Element offset of (b, token i, head, column 0). Paged tensors: one lookup costs O(B), see page_table().
+/// The rows and element offsets of one tensor, for many look-ups: made in O(B), each is O(1).
+class ElementPlaces {
+ public:
+  ElementPlaces(const Problem& problem, TensorId id);
+  /// row_of_token
+  std::int64_t row(std::int64_t b, std::int64_t i) const { return first_[static_cast<std::size_t>(b)] + i; }
+  /// offset_of
+  std::int64_t offset(std::int64_t b, std::int64_t i, std::int64_t head) const;
+
+ private:
+  Strides strides_;
+  bool packed_;
+  std::int64_t page_size_;            // 0: not paged
+  std::int64_t pool_ = 0;             // pages
+  std::vector<std::int64_t> first_;   // [B] row of token 0, or pages before the sequence
+};
+
+/// Element offset of (b, token i, head, column 0), in O(B).
 std::int64_t offset_of(const Problem& problem, TensorId id, std::int64_t b, std::int64_t i, std::int64_t head);
 
 }  // namespace attest

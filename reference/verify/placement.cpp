@@ -69,16 +69,16 @@ void check_size(const Problem& problem, std::size_t byte_limit) {
 Placement::Placement(const Problem& problem, const Inputs& inputs, const attest_conventions& conventions,
                      DeviceMemory& memory, Poison poison)
     : problem_(problem), poison_(poison), abi_(problem), conventions_(conventions), memory_(memory),
-      offsets_q_(token_offsets(problem.seq_q)), offsets_k_(token_offsets(problem.seq_k)) {
+      offsets_q_(token_offsets(problem.seq_q)), offsets_k_(token_offsets(problem.seq_k)), places_o_(problem, TensorId::o) {
   add_tensor(TensorId::q, &inputs.q, false);
   add_tensor(TensorId::k, &inputs.k, false);
   add_tensor(TensorId::v, &inputs.v, false);
   add_tensor(TensorId::o, nullptr, true);
   const bool padded_lse = problem.layout == Layout::thd && conventions.lse_layout == ATTEST_LSE_PADDED;
-  const std::int64_t lse_rows = padded_lse ? problem.max_q() : problem.rows_q();
+  lse_rows_ = padded_lse ? problem.max_q() : problem.rows_q();
   const std::int64_t lse_batch = problem.layout == Layout::thd && !padded_lse ? 1 : problem.batch();
   const std::size_t lse_bytes =
-      static_cast<std::size_t>(lse_batch * problem.heads_q * lse_rows) * format_of(problem.lse_dtype()).bytes;
+      static_cast<std::size_t>(lse_batch * problem.heads_q * lse_rows_) * format_of(problem.lse_dtype()).bytes;
   lse_ = &add("lse", lse_bytes, true, problem.lse_dtype());
   if (problem.wants_backward()) {
     add_tensor(TensorId::d_o, &inputs.d_o, false);
@@ -123,12 +123,13 @@ Placement::Buffer& Placement::add_tensor(TensorId id, const Values* values, bool
   Buffer& buffer = add(std::string(name_of(id)), static_cast<std::size_t>(storage_elements(problem_, id)) * element, output, type);
   tensors_[static_cast<std::size_t>(id)] = &buffer;
   if (values == nullptr) return buffer;
+  const ElementPlaces places(problem_, id);
   const std::vector<std::int64_t>& lengths = is_query_side(id) ? problem_.seq_q : problem_.seq_k;
   const std::vector<std::int64_t>& offsets = is_query_side(id) ? offsets_q_ : offsets_k_;
   for (std::int64_t b = 0; b < problem_.batch(); ++b) {
     for (std::int64_t i = 0; i < lengths[b]; ++i) {
       for (std::int64_t h = 0; h < values->heads; ++h) {
-        store_all(type, values->row(offsets[b] + i, h), buffer.storage() + offset_of(problem_, id, b, i, h) * element);
+        store_all(type, values->row(offsets[b] + i, h), buffer.storage() + places.offset(b, i, h) * element);
       }
     }
   }
@@ -179,10 +180,9 @@ void Placement::place_lengths() {
 
 std::int64_t Placement::lse_index(std::int64_t b, std::int64_t i, std::int64_t h) const {
   const bool packed = problem_.layout == Layout::thd;
-  if (packed && conventions_.lse_layout == ATTEST_LSE_PADDED) return (b * problem_.heads_q + h) * problem_.max_q() + i;
-  const std::int64_t row = row_of_token(problem_, TensorId::o, b, i);
-  if (packed) return h * problem_.rows_q() + row;
-  return (b * problem_.heads_q + h) * problem_.rows_q() + row;
+  if (packed && conventions_.lse_layout == ATTEST_LSE_PADDED) return (b * problem_.heads_q + h) * lse_rows_ + i;
+  const std::int64_t row = places_o_.row(b, i);
+  return packed ? h * lse_rows_ + row : (b * problem_.heads_q + h) * lse_rows_ + row;
 }
 
 void Placement::give_forward(const ForwardResult& forward) {
@@ -194,7 +194,7 @@ void Placement::give_forward(const ForwardResult& forward) {
       for (std::int64_t h = 0; h < problem_.heads_q; ++h) {
         const std::int64_t token = offsets_q_[b] + i;
         store_all(problem_.output_dtype(), forward.o.row(token, h),
-                  o.storage() + offset_of(problem_, TensorId::o, b, i, h) * element);
+                  o.storage() + places_o_.offset(b, i, h) * element);
         store(problem_.lse_dtype(), forward.lse[token * problem_.heads_q + h],
               lse_->storage() + lse_index(b, i, h) * lse_element);
       }

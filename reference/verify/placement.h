@@ -12,6 +12,7 @@
 #include "reference/problem/device_memory.h"
 #include "reference/problem/inputs.h"
 #include "reference/problem/kernel_abi.h"
+#include "reference/problem/layout.h"
 #include "reference/problem/problem.h"
 #include "reference/verify/abi_problem.h"
 #include "reference/verify/finding.h"
@@ -106,6 +107,8 @@ class Placement {
   Operand<std::uint8_t> block_shape_;  // extents only, [B or 1, Hq or 1, query tiles, key tiles]
   std::vector<std::int64_t> offsets_q_;  // [B + 1] token offsets
   std::vector<std::int64_t> offsets_k_;  // [B + 1]
+  ElementPlaces places_o_;               // lse follows the rows of o
+  std::int64_t lse_rows_ = 0;            // of a head of lse
 };
 
 }  // namespace attest

@@ -70,11 +70,12 @@ void Placement::read_tensor(TensorId id, Values& values, std::vector<Finding>& f
   const std::size_t element = format_of(type).bytes;
   const std::vector<std::int64_t>& lengths = is_query_side(id) ? problem_.seq_q : problem_.seq_k;
   const std::vector<std::int64_t>& offsets = is_query_side(id) ? offsets_q_ : offsets_k_;
+  const ElementPlaces places(problem_, id);
   UnwrittenCount unwritten;
   for (std::int64_t b = 0; b < problem_.batch(); ++b) {
     for (std::int64_t i = 0; i < lengths[b]; ++i) {
       for (std::int64_t h = 0; h < values.heads; ++h) {
-        std::byte* row = buffer.got.data() + kGuardBytes + offset_of(problem_, id, b, i, h) * element;
+        std::byte* row = buffer.got.data() + kGuardBytes + places.offset(b, i, h) * element;
         load_all(type, row, values.row(offsets[b] + i, h));
         for (std::int64_t c = 0; c < values.width; ++c) {
           unwritten.total += 1;
