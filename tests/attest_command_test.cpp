@@ -54,7 +54,7 @@ TEST(AttestVerify, RandomCasesFindAPlantedFault) {
 
 TEST(AttestVerify, SaysWhatCasesCostWhereItIsAsked) {
   const std::string file = temporary("profile.json");
-  const Result result = attest("verify --kernel flash --cases 12 --strength 0 --profile --profile-json " + file);
+  const Result result = attest("verify --kernel flash --checks rerun --cases 12 --strength 0 --profile --profile-json " + file);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(std::regex_search(result.output, std::regex("flash: 12 cases in .* a second"))) << result.output;
   EXPECT_TRUE(std::regex_search(result.output, std::regex("bounds +[0-9.]+ +[0-9.]+ +[0-9.]+% +12"))) << result.output;
@@ -63,6 +63,20 @@ TEST(AttestVerify, SaysWhatCasesCostWhereItIsAsked) {
   EXPECT_GT(json["transport_messages"], 12);
   EXPECT_GT(json["phases"]["generate"]["seconds"], 0);
   EXPECT_EQ(attest("verify --kernel flash --cases 4").output.find("phase"), std::string::npos);
+}
+
+TEST(AttestVerify, ChecksWithACaseOfTheirOwnRunOnceARun) {
+  const std::string path = temporary("own.json");
+  const auto lines = [&](const std::string& options) {
+    attest("verify --kernel flash --checks rerun,large-offsets --strength 0 --json " + path + " " + options);
+    const std::string text = file_text(path);
+    EXPECT_EQ(text.find("\"large-offsets\":{\"outcome\":\"pass\"}"), text.rfind("\"large-offsets\":{")) << text;
+    return std::ranges::count(text, '\n');
+  };
+  EXPECT_EQ(lines("--cases 5"), 6);
+  EXPECT_EQ(lines("--cases 5 --shard 1/2"), 2) << "it is in shard 0";
+  EXPECT_EQ(lines("--case q=3"), 1) << "stated cases alone";
+  EXPECT_EQ(lines("--case 'batch=2 q=3 k=5 heads=2 dim=64 fill=normal@16'"), 1);
 }
 
 TEST(AttestVerify, NothingRunIsNotAPass) {

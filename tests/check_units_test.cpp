@@ -2,6 +2,7 @@
 // Every check fails on a fault that it is for, and on nothing sound.
 #include "reference/verify/checks/check_unit.h"
 
+#include <array>
 #include <limits>
 #include <memory>
 #include <set>
@@ -189,6 +190,33 @@ TEST(CheckUnits, MergePartsOfWhichOneSeesNothing) {
   }
 }
 
+Verdict check_own_case(const char* fault, const char* check) {
+  const Kernel kernel(testing_support::check_fault(fault));
+  const std::optional<Problem> problem = own_case(*select_checks(check)[0], kernel, std::nullopt);
+  return check_with(&kernel.table(), print_case(problem.value()), check);
+}
+
+TEST(CheckUnits, WithACaseOfTheirOwnFindTheFaultThatTheyAreFor) {
+  for (const auto& [fault, check, says] : {std::array{"grid-of-16-bits", "grid-limits", "65537 sequences of 1 heads: "},
+                                           std::array{"heads-of-16-bits", "grid-limits", "1 sequences of 65537 heads: "},
+                                           std::array{"short-strides-of-k", "large-offsets", "elements between the sequences of k"},
+                                           std::array{"short-strides-of-dv", "large-offsets", "elements between the sequences of dv"}}) {
+    const Verdict sound = check_own_case("sound", check);
+    EXPECT_EQ(sound.state, State::pass) << describe(sound);
+    EXPECT_EQ(record(sound, check).outcome, Outcome::pass) << record(sound, check).reason;
+    const Verdict verdict = check_own_case(fault, check);
+    EXPECT_EQ(record(verdict, check).outcome, Outcome::fail) << fault;
+    ASSERT_FALSE(verdict.findings.empty()) << fault;
+    EXPECT_NE(verdict.findings[0].message.find(says), std::string::npos) << verdict.findings[0].message;
+  }
+}
+
+TEST(CheckUnits, WithACaseOfTheirOwnRunOnNoOther) {
+  const Verdict other = check_with(testing_support::check_fault("grid-of-16-bits"), "q=1 k=2 dim=8 fill=normal@24", "all");
+  for (const CheckRecord& said : other.checks) EXPECT_NE(said.check, "grid-limits");
+  EXPECT_EQ(other.checks.size() + 2, check_units().size());
+}
+
 TEST(CheckUnits, CountWhatDoesNotApplyAsNeitherPassNorFail) {
   const Verdict verdict = check_with(testing_support::check_fault("sound"), "direction=forward q=2 k=3", "zero-do");
   EXPECT_EQ(verdict.state, State::pass);
@@ -214,7 +242,7 @@ TEST(CheckUnits, KeepToTheWorkThatTheyMaySpend) {
   options.work_per_case = 0;
   const std::size_t all = check(kernel, parse_case("q=64 k=64"), *memory, options).checks.size();
   EXPECT_LT(few, all);
-  EXPECT_EQ(all, check_units().size());
+  EXPECT_EQ(all + 2, check_units().size()) << "two have cases of their own";
 }
 
 }  // namespace

@@ -153,7 +153,8 @@ class Session {
     const Kernel& kernel = subject.kernel();
     CaseList list(space_for(kernel, direction_), options_.seed, options_.strength);
     Ledger ledger(kernel.name(), list.space(), std::max(options_.strength, kPairs));
-    const auto stated = static_cast<std::int64_t>(stated_.size());
+    const std::vector<Problem> stated_cases = with_own_cases(kernel);
+    const auto stated = static_cast<std::int64_t>(stated_cases.size());
     Progress progress(kernel.name(), stated + random_cases_, seconds);
     const auto start = std::chrono::steady_clock::now();
     const auto time_is_up = [&] {
@@ -170,7 +171,7 @@ class Session {
         listed = list.at((position - stated) * static_cast<std::int64_t>(shards_) + static_cast<std::int64_t>(shard_), subject.kernel(thread));
         if (!listed) return end_of_list();
       }
-      const Problem& problem = listed ? *listed : stated_[static_cast<std::size_t>(position)];
+      const Problem& problem = listed ? *listed : stated_cases[static_cast<std::size_t>(position)];
       CheckOptions check_options = check_options_;
       check_options.work_per_case = position < stated ? 0 : kWorkPerRandomCase;
       Verdict verdict = check(subject.kernel(thread), problem, subject.memory(thread), check_options);
@@ -212,6 +213,16 @@ class Session {
     ledger.finish(list, listed_cases * static_cast<std::int64_t>(shards_));
     keep_ledger(ledger);
     declined_[kernel.name()] = list.declined(listed_cases * static_cast<std::int64_t>(shards_));
+  }
+
+  /// What is stated and, where cases are listed too, the cases that checks have of their own; in shards by the first one.
+  std::vector<Problem> with_own_cases(const Kernel& kernel) const {
+    std::vector<Problem> cases = stated_;
+    if (shard_ != 0 || (random_cases_ == 0 && !options_.seconds)) return cases;
+    for (const CheckUnit* unit : check_options_.units) {
+      if (const std::optional<Problem> own = own_case(*unit, kernel, direction_)) cases.push_back(*own);
+    }
+    return cases;
   }
 
   void keep_ledger(const Ledger& ledger) {

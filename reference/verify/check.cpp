@@ -65,6 +65,7 @@ std::string powerless_direction(const Verdict& verdict) {
 /// The checks that run on this case: all, or, within the budget, those that a shuffle by its text puts first.
 std::vector<const CheckUnit*> chosen_units(const CheckOptions& options, const Problem& problem, std::uint64_t seed) {
   std::vector<const CheckUnit*> units = options.units;
+  std::erase_if(units, [&](const CheckUnit* unit) { return !runs_on(*unit, problem); });
   if (options.work_per_case <= 0) return units;
   for (std::size_t n = units.size(); n > 1; --n) std::swap(units[n - 1], units[random_word(seed, 1, n) % n]);
   const double passes = (problem.wants_forward() ? 1.0 : 0.0) + (problem.wants_backward() ? 2.5 : 0.0);

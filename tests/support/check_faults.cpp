@@ -272,6 +272,37 @@ std::int32_t skips_zero_do(const attest_call* call) {
   return status;
 }
 
+/// No more than 65,535 sequences are launched.
+std::int32_t grid_of_16_bits(const attest_call* call) {
+  return changed_problem(call, flash_forward, [](attest_problem& p) { p.batch = std::min<std::int64_t>(p.batch, 65'535); });
+}
+
+/// Heads are counted in 16 bits.
+std::int32_t heads_of_16_bits(const attest_call* call) {
+  const std::int32_t status = flash_forward(call);
+  if (call->problem->heads_q > 65'536) floats(call->o)[65'536 * call->o.stride_head] = floats(call->o)[0] + 1;
+  return status;
+}
+
+attest_tensor with_short_strides(const attest_tensor& tensor) {
+  return {tensor.data, static_cast<std::int32_t>(tensor.stride_batch), static_cast<std::int32_t>(tensor.stride_seq),
+          static_cast<std::int32_t>(tensor.stride_head)};
+}
+
+/// Strides of k are kept in 32 bits.
+std::int32_t short_strides_of_k(const attest_call* call) {
+  attest_call changed = *call;
+  changed.k = with_short_strides(call->k);
+  return flash_forward(&changed);
+}
+
+/// Strides of dv are kept in 32 bits.
+std::int32_t short_strides_of_dv(const attest_call* call) {
+  attest_call changed = *call;
+  changed.dv = with_short_strides(call->dv);
+  return flash_backward(&changed);
+}
+
 /// Whatever is asked is done.
 std::int32_t refuses_nothing(const attest_call* call) {
   const std::int32_t status = flash_forward(call);
@@ -315,6 +346,10 @@ const attest_kernel* check_fault(const char* name) {
       planted("forgets-small-steps", forgets_small_steps, flash_backward),
       planted("skips-zero-v", skips_zero_v, flash_backward),
       planted("skips-zero-do", flash_forward, skips_zero_do),
+      planted("grid-of-16-bits", grid_of_16_bits, flash_backward),
+      planted("heads-of-16-bits", heads_of_16_bits, flash_backward),
+      planted("short-strides-of-k", short_strides_of_k, flash_backward),
+      planted("short-strides-of-dv", flash_forward, short_strides_of_dv),
       planted("refuses-nothing", refuses_nothing, flash_backward),
       planted("window-off-by-one", window_off_by_one, flash_backward),
       planted("one-tile-only", one_tile_only, flash_backward),

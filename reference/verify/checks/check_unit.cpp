@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "reference/problem/case_text.h"
 #include "reference/problem/invalid_request.h"
 #include "reference/verify/checks/check_units.h"
 
@@ -36,6 +37,8 @@ constexpr std::array kUnits = {
     &kSums,
     &kDerivative,
     &kAdditive,
+    &kGridLimits,
+    &kLargeOffsets,
     &kRefusals,
 };
 
@@ -49,6 +52,30 @@ std::int64_t CheckContext::below(std::int64_t n, const char* check, std::uint64_
 
 bool CheckContext::base_found(const char* finding) const {
   return std::ranges::any_of(base_.findings, [&](const Finding& found) { return found.check == finding; });
+}
+
+namespace {
+
+Problem in_direction(const char* text, Direction direction) {
+  Problem problem = parse_case(text);
+  problem.direction = direction;
+  return problem;
+}
+
+}  // namespace
+
+bool runs_on(const CheckUnit& unit, const Problem& problem) {
+  return unit.own_cases.empty() ||
+         std::ranges::any_of(unit.own_cases, [&](const char* text) { return in_direction(text, problem.direction) == problem; });
+}
+
+std::optional<Problem> own_case(const CheckUnit& unit, const Kernel& kernel, std::optional<Direction> direction) {
+  for (const char* text : unit.own_cases) {
+    const Direction most = kernel.has(Direction::both) ? Direction::both : kernel.has(Direction::forward) ? Direction::forward : Direction::backward;
+    const Problem problem = in_direction(text, direction.value_or(most));
+    if (kernel.why_unsupported(problem).empty()) return problem;
+  }
+  return std::nullopt;
 }
 
 std::span<const CheckUnit* const> check_units() { return kUnits; }

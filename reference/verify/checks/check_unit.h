@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,7 +68,14 @@ struct CheckUnit {
   const char* bugs;   // kinds of docs/checks.md: "K05 K15"
   double runs;        // kernel runs that it costs, in runs of the case itself
   CheckResult (*run)(const CheckContext&);
+  // Of a check that runs once a run, on a case of its own: case texts, of which the first that a kernel takes is used.
+  std::span<const char* const> own_cases = {};
 };
+
+/// False for a check with cases of its own, unless this is one of them, in whichever direction.
+bool runs_on(const CheckUnit& unit, const Problem& problem);
+/// The case of its own on which the check runs with this kernel; empty where it has none that the kernel takes.
+std::optional<Problem> own_case(const CheckUnit& unit, const Kernel& kernel, std::optional<Direction> direction);
 
 std::span<const CheckUnit* const> check_units();
 /// "all", "none", or names separated by commas. Throws InvalidRequest("checks", ...).

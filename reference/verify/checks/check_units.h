@@ -28,6 +28,8 @@ extern const CheckUnit kShift;
 extern const CheckUnit kSums;
 extern const CheckUnit kDerivative;
 extern const CheckUnit kAdditive;
+extern const CheckUnit kGridLimits;
+extern const CheckUnit kLargeOffsets;
 extern const CheckUnit kRefusals;
 
 }  // namespace attest

@@ -37,7 +37,7 @@ CheckResult run(const CheckContext& context) {
   if (p.causal != Causal::none || p.window || p.block || p.alibi) return CheckResult::not_applicable("the place of a key counts");
   if (p.dropout && p.dropout->p > 0) return CheckResult::not_applicable("the dropout mask counts keys");
   if (is_expanded(p, TensorId::k) || is_expanded(p, TensorId::v)) return CheckResult::not_applicable("k or v is expanded");
-  const bool ragged = std::ranges::any_of(p.seq_k, [&](std::int64_t length) { return length != p.max_k(); });
+  const bool ragged = std::ranges::any_of(p.seq_k, [&](std::int64_t length) { return length != p.seq_k.front(); });
   if (ragged && (p.bias || p.mask)) return CheckResult::not_applicable("columns of bias or mask that sequences share");
   Inputs inputs = context.inputs();
   ExactWithBounds truth = context.truth();

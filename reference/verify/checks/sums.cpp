@@ -20,6 +20,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 void expect_columns_of_dv(const CheckContext& context, CheckResult& result) {
   const Problem& p = context.problem();
   const Exact& exact = context.truth().exact;
+  const double terms = static_cast<double>(p.max_q() * p.group() + p.max_k());
   std::int64_t query = 0, key = 0;
   for (std::int64_t b = 0; b < p.batch(); query += p.seq_q[static_cast<std::size_t>(b)], key += p.seq_k[static_cast<std::size_t>(b)], ++b) {
     for (std::int64_t kv = 0; kv < p.heads_kv; ++kv) {
@@ -37,7 +38,7 @@ void expect_columns_of_dv(const CheckContext& context, CheckResult& result) {
             size += std::abs(context.inputs().d_o.at(i, h, d));
           }
         }
-        bound += size * static_cast<double>(p.max_q() * p.group() + p.max_k()) * 0x1p-53;  // of the sums here
+        bound += size * terms * 0x1p-53;  // of the sums here
         if (!std::isfinite(size) || std::abs(got - want) <= bound) continue;
         result.findings.push_back({"", "dv", fmt::format("column {} of dv of [b={} h={}] adds up to {:.9g}, that of do to {:.9g}, bound {:.3g}",
                                                          d, b, kv, got, want, bound), true});
